@@ -1,0 +1,220 @@
+"""The moves of a job in the hands of producers and workers."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, cast
+
+from echomq_django.bus.keyspace import check_lane
+from echomq_django.bus.queue import Queue, server_errors
+from echomq_django.bus.row import Done, Failure, Row, Token, pack_max_stalled, parse
+from echomq_django.bus.scripts import Script
+
+MAX_ROWS = 200  # a script blocks the server for 1.7 ms with 100 rows, and for 10 ms with 1,000
+MAX_BYTES = 1 << 20
+MAX_RESULT_AT_LIMIT = 4096  # unbounded results took a server to 7.7 times its memory limit
+
+_ENQUEUE, _CLAIM, _CLAIM_SUSPECT = Script("jobs/enqueue"), Script("jobs/claim"), Script("jobs/claim_suspect")
+_EXTEND, _COMPLETE, _RETRY = Script("jobs/extend"), Script("jobs/complete"), Script("jobs/retry")
+_COMPLETE_LARGE = Script("jobs/complete", allow_oom=False)
+_RELEASE, _DIE, _DISCARD = Script("jobs/release"), Script("jobs/die"), Script("jobs/discard")
+
+
+class Verdict(IntEnum):
+    """What the server says to a holder that wants to end a lease."""
+
+    ACCEPTED = 1
+    STALE = 0
+    MISSING = -1
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """A job to be enqueued. `delay_ms` counts from the server's clock; `max_stalled` None means without a bound."""
+
+    job_id: str
+    body: bytes
+    lane: str = ""
+    priority: int = 0
+    delay_ms: int = 0
+    max_stalled: int | None = 3
+    lease_ms: int = 30_000
+    via_outbox: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A job that ended well. `result` is `Done.pack_result()`; with `ttl_ms` 0 nothing is kept."""
+
+    job_id: str
+    token: Token
+    ttl_ms: int
+    result: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """A job that failed and is to be tried again after `delay_ms`."""
+
+    job_id: str
+    token: Token
+    delay_ms: int
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A job that is handed back, after `delay_ms` or at once to its old place."""
+
+    job_id: str
+    token: Token
+    delay_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """A job that is given up; `failures` (0 or 1) is what this end adds to its count."""
+
+    job_id: str
+    token: Token
+    failure: Failure
+    failures: int = 1
+
+
+def new_nonce() -> bytes:
+    """Return the 8 random bytes that make the tokens of one claim unforgeable."""
+    return os.urandom(8)
+
+
+def enqueue(queue: Queue, jobs: Sequence[NewJob]) -> list[bool]:
+    """Add `jobs`, in chunks of at most 200 rows and 1 MiB; False for an id that exists already.
+
+    Saying it again adds nothing. Raises `BusFull` before anything of a chunk is written.
+    """
+    keys = queue.keys
+    shared = [keys.pending, keys.lanes, keys.scheduled, keys.meta, keys.wake]
+    added: list[bool] = []
+    for chunk in _chunks(jobs):
+        rows = [keys.job(job.job_id) for job in chunk]
+        args = [value for job in chunk for value in _enqueue_args(job)]
+        added += map(bool, queue.run(_ENQUEUE, shared + rows, [keys.base, *args]))
+    return added
+
+
+def claim(
+    queue: Queue, holder: str, nonce: bytes, count: int, *, starting: int = MAX_ROWS, again: bool = False
+) -> list[Row]:
+    """Lease up to `count` jobs to `holder`, a share from each ready lane in turn; the first `starting` start now.
+
+    Never retried by itself: after a lost reply say the same `nonce` with `again=True`.
+    """
+    keys = queue.keys
+    names = [keys.pending, keys.lanes, keys.active, keys.hand(holder), keys.scheduled, keys.meta, keys.wake]
+    reply = queue.run(
+        _CLAIM, [*names, keys.events], [keys.base, holder, nonce, min(count, MAX_ROWS), starting, int(again)]
+    )
+    return _rows(reply)
+
+
+def claim_suspect(queue: Queue, holder: str, nonce: bytes, *, again: bool = False) -> Row | None:
+    """Lease the oldest suspect to a `holder` that runs nothing else."""
+    keys = queue.keys
+    names = [keys.suspect, keys.active, keys.hand(holder), keys.meta, keys.events]
+    return next(iter(_rows(queue.run(_CLAIM_SUSPECT, names, [keys.base, holder, nonce, int(again)]))), None)
+
+
+def extend(queue: Queue, holder: str, started: Iterable[tuple[str, int]] = ()) -> dict[str, Token]:
+    """Renew what `holder` still has and return it by id; what others took is not in the answer.
+
+    `started` (id, fence) are the jobs that began since the claim: from now on a stall of theirs counts.
+    """
+    keys = queue.keys
+    args = [value for pair in started for value in pair]
+    reply = queue.run(_EXTEND, [keys.active, keys.hand(holder)], [keys.base, holder, *args])
+    return {reply[i].decode(): Token(int(reply[i + 1]), reply[i + 2]) for i in range(0, len(reply), 3)}
+
+
+def complete(queue: Queue, holder: str, ends: Sequence[Completion]) -> list[Verdict]:
+    """End jobs that ran well; a stale token is refused and changes nothing.
+
+    Works at the memory limit. Only ends with results over 4 KiB are refused there, with `BusFull`: say them again
+    without their results.
+    """
+    small = all(len(end.result) <= MAX_RESULT_AT_LIMIT for end in ends)
+    args = [(end.job_id, end.token.fence, end.token.nonce, end.ttl_ms, end.result) for end in ends]
+    names = [queue.keys.active, queue.keys.hand(holder)]
+    return _end(queue, _COMPLETE if small else _COMPLETE_LARGE, names, [], args)
+
+
+def retry(queue: Queue, holder: str, ends: Sequence[Retry]) -> list[Verdict]:
+    """Schedule failed jobs again and count the failure; a stale token is refused and changes nothing."""
+    keys = queue.keys
+    args = [(end.job_id, end.token.fence, end.token.nonce, end.delay_ms, end.failure.pack()) for end in ends]
+    names = [keys.active, keys.hand(holder), keys.scheduled, keys.wake, keys.events]
+    return _end(queue, _RETRY, names, [], args)
+
+
+def release(queue: Queue, holder: str, ends: Sequence[Release]) -> list[Verdict]:
+    """Hand jobs back without cost; a stale token is refused and changes nothing."""
+    keys = queue.keys
+    args = [(end.job_id, end.token.fence, end.token.nonce, end.delay_ms) for end in ends]
+    names = [keys.active, keys.hand(holder), keys.pending, keys.lanes, keys.scheduled, keys.wake, keys.events]
+    return _end(queue, _RELEASE, names, [keys.base], args)
+
+
+def die(queue: Queue, holder: str, ends: Sequence[Death]) -> list[Verdict]:
+    """Give jobs up; they wait in `dead` for the mirror. A stale token is refused and changes nothing."""
+    keys = queue.keys
+    args = [(end.job_id, end.token.fence, end.token.nonce, end.failures, end.failure.pack()) for end in ends]
+    return _end(queue, _DIE, [keys.active, keys.hand(holder), keys.dead, keys.events], [], args)
+
+
+def discard(queue: Queue, job_id: str) -> Verdict:
+    """Take a job that nobody holds out of the queue for good; STALE means that somebody holds it."""
+    keys = queue.keys
+    names = [keys.pending, keys.lanes, keys.scheduled, keys.suspect, keys.dead, keys.events, keys.job(job_id)]
+    names += [keys.meta]
+    return Verdict(queue.run(_DISCARD, names, [keys.base, job_id]))
+
+
+def read(queue: Queue, job_id: str) -> Row | Done | None:
+    """Return a job's row, or None if the server has none. Raises `ValueError` for a row of an unknown format."""
+    with server_errors("reading a job"):
+        raw = cast(bytes | None, queue.client.get(queue.keys.job(job_id)))
+    return None if raw is None else parse(job_id, raw)
+
+
+def _enqueue_args(job: NewJob) -> tuple[Any, ...]:
+    bound = pack_max_stalled(job.max_stalled)
+    flags = 2 if job.via_outbox else 0
+    return job.job_id, check_lane(job.lane), job.priority + 100, job.delay_ms, bound, job.lease_ms, flags, job.body
+
+
+def _end(
+    queue: Queue, script: Script, names: list[str], first: list[str], ends: list[tuple[Any, ...]]
+) -> list[Verdict]:
+    verdicts: list[Verdict] = []
+    for start in range(0, len(ends), MAX_ROWS):
+        part = ends[start : start + MAX_ROWS]
+        rows = [queue.keys.job(end[0]) for end in part]
+        reply = queue.run(script, names + rows, [*first, *(value for end in part for value in end)])
+        verdicts += map(Verdict, reply)
+    return verdicts
+
+
+def _rows(reply: list[bytes]) -> list[Row]:
+    return [cast(Row, parse(reply[i].decode(), reply[i + 1])) for i in range(0, len(reply), 2)]
+
+
+def _chunks(jobs: Sequence[NewJob]) -> Iterator[list[NewJob]]:
+    chunk: list[NewJob] = []
+    size = 0
+    for job in jobs:
+        if chunk and (len(chunk) == MAX_ROWS or size + len(job.body) > MAX_BYTES):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(job)
+        size += len(job.body)
+    if chunk:
+        yield chunk

@@ -1,0 +1,41 @@
+"""What a job carries and the server never looks into: task, backend alias, headers, options and payload."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+_SEPARATOR = b"\0"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """The part of a job that only Python reads.
+
+    `payload` is the JSON text `[args, kwargs]`, kept byte for byte. `headers` and `options` are JSON objects that stay
+    empty, and cost nothing, until somebody needs them.
+    """
+
+    task: str
+    payload: bytes
+    alias: str = "default"
+    headers: dict[str, str] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def pack(self) -> bytes:
+        """Return the body of a row. JSON escapes NUL and no path holds one, so NUL separates safely."""
+        parts = (self.task.encode(), self.alias.encode(), _dump(self.headers), _dump(self.options), self.payload)
+        return _SEPARATOR.join(parts)
+
+    @classmethod
+    def unpack(cls, body: bytes) -> "Message":
+        """Return the message in `body`; raises `ValueError` if it is none."""
+        task, alias, headers, options, payload = body.split(_SEPARATOR, 4)
+        return cls(task.decode(), payload, alias.decode(), _load(headers), _load(options))
+
+
+def _dump(mapping: dict[str, Any]) -> bytes:
+    return json.dumps(mapping, separators=(",", ":")).encode() if mapping else b""
+
+
+def _load(text: bytes) -> dict[str, Any]:
+    return json.loads(text) if text else {}

@@ -1,0 +1,107 @@
+"""One queue on one server: its keys, and the single place where a script is run and a server's error gets a type."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import redis
+from redis.exceptions import (
+    AuthenticationError,
+    AuthorizationError,
+    BusyLoadingError,
+    ClusterDownError,
+    MasterDownError,
+    NoPermissionError,
+    NoScriptError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    TryAgainError,
+)
+
+from echomq_django.bus.keyspace import Keyspace
+from echomq_django.bus.scripts import Script
+from echomq_django.exceptions import BusFull, BusRefused, BusUnavailable, ScriptFailed, UnsupportedServer
+
+_LANES_COUNTED = 1000
+_OPEN, _COUNT = Script("queue/open"), Script("queue/count")
+_PASSING = ("UNBLOCKED", "MISCONF", "LOADING", "CLUSTERDOWN", "TRYAGAIN", "ASK", "MOVED", "NOREPLICAS", "READONLY")
+
+
+class Queue:
+    """A queue's keys together with the client that reaches them."""
+
+    __slots__ = ("client", "keys")
+
+    def __init__(self, client: redis.Redis, prefix: str, name: str) -> None:
+        self.client = client
+        self.keys = Keyspace(prefix, name)
+
+    @property
+    def name(self) -> str:
+        """The queue's name."""
+        return self.keys.queue
+
+    def run(self, script: Script, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        """Run `script`, loading it if the server does not know it. Raises `BusError`s; never repeats a call that ran."""
+        with server_errors(script.name):
+            try:
+                return self.client.execute_command(*script.command(keys, args))
+            except NoScriptError:
+                self.client.script_load(script.text)
+                return self.client.execute_command(*script.command(keys, args))
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many jobs of a queue are where; `next_due_ms` is None when nothing is scheduled."""
+
+    pending: int
+    scheduled: int
+    active: int
+    suspect: int
+    dead: int
+    next_due_ms: int | None
+    lanes_not_counted: int
+
+
+def open_queue(queue: Queue, lease_ms: int) -> None:
+    """Announce that workers serve `queue`; raises `UnsupportedServer` if another protocol is in use there."""
+    queue.run(_OPEN, [queue.keys.meta], [lease_ms])
+
+
+def count(queue: Queue) -> Counts:
+    """Return the counts of `queue` in one round trip; lanes beyond the first 1,000 are left out and said so."""
+    keys = queue.keys
+    pending, scheduled, active, suspect, dead, due, rest = queue.run(
+        _COUNT,
+        [keys.pending, keys.lanes, keys.active, keys.scheduled, keys.suspect, keys.dead],
+        [keys.base, _LANES_COUNTED],
+    )
+    return Counts(pending, scheduled, active, suspect, dead, None if due < 0 else due, rest)
+
+
+@contextmanager
+def server_errors(doing: str) -> Iterator[None]:
+    """Turn what redis-py raises while `doing` something into the `BusError` that says what to do about it."""
+    try:
+        yield
+    except (AuthenticationError, AuthorizationError, NoPermissionError) as error:
+        raise BusRefused(f"{doing}: the server refuses this user, check password and ACL rules: {error}") from error
+    except OutOfMemoryError as error:
+        raise BusFull(f"{doing}: the server is at its memory limit and wrote nothing: {error}") from error
+    except (BusyLoadingError, ClusterDownError, MasterDownError, ReadOnlyError, TryAgainError) as error:
+        raise BusUnavailable(f"{doing}: the server can't serve now: {error}") from error
+    except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
+        raise BusUnavailable(f"{doing}: no answer from the server: {error}") from error
+    except redis.ResponseError as error:
+        raise _typed(doing, error) from error
+
+
+def _typed(doing: str, error: redis.ResponseError) -> Exception:
+    text = str(error)
+    if "EMQPROTOCOL" in text:
+        return UnsupportedServer(f"{doing}: {text.partition('EMQPROTOCOL ')[2]}. Run one major version on one prefix.")
+    if text.startswith(_PASSING) or "non local key" in text:
+        return BusUnavailable(f"{doing}: the server can't serve now: {text}")
+    return ScriptFailed(f"{doing}: {text}")

@@ -1,0 +1,55 @@
+"""Recovery of leases whose holder is gone. Any number of processes may do it at once.
+
+A job with a bound on its stalls is swept: the stall that reaches the bound kills it. A job without one is reaped: it
+always comes back. Both are one script, and the bound is the row's own.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from echomq_django.bus.jobs import MAX_ROWS
+from echomq_django.bus.queue import Queue
+from echomq_django.bus.scripts import Script
+
+_RECOVER, _ABANDON = Script("recovery/recover"), Script("recovery/abandon")
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """The ids that one pass took back, by what became of them.
+
+    `again` says that the limit was reached; `suspects` and `deaths` count what waits to run alone and to be mirrored.
+    """
+
+    stalled: list[str]
+    died: list[str]
+    unstarted: list[str]
+    suspect: list[str]
+    again: bool = False
+    grace_ms: int = 0
+    suspects: int = 0
+    deaths: int = 0
+
+
+def recover(queue: Queue, *, beat_ms: int = 1000, limit: int = MAX_ROWS) -> Recovered:
+    """Take back expired leases; after an outage or a step of the clock, only when holders had time to renew."""
+    keys = queue.keys
+    names = [keys.active, keys.pending, keys.lanes, keys.suspect, keys.dead, keys.meta, keys.wake, keys.events]
+    again, grace_ms, stalled, died, unstarted, *waiting = queue.run(_RECOVER, names, [keys.base, beat_ms, min(limit, MAX_ROWS)])
+    return Recovered(_text(stalled), _text(died), _text(unstarted), [], bool(again), grace_ms, *waiting)
+
+
+def abandon(queue: Queue, holder: str, running: Iterable[tuple[str, int]]) -> Recovered:
+    """Take back at once what a dead `holder` had; `running` (id, fence) is what it was doing."""
+    keys = queue.keys
+    names = [keys.active, keys.hand(holder), keys.pending, keys.lanes, keys.suspect, keys.dead]
+    names += [keys.wake, keys.events, keys.meta]
+    args: list[Any] = [value for pair in running for value in pair]
+    stalled, died, suspect, unstarted = queue.run(_ABANDON, names, [keys.base, holder, *args])
+    ids = (_text(stalled), _text(died), _text(unstarted), _text(suspect))
+    return Recovered(*ids, suspects=len(suspect), deaths=len(died))
+
+
+def _text(ids: list[bytes]) -> list[str]:
+    return [job_id.decode() for job_id in ids]

@@ -1,0 +1,154 @@
+"""The rows of the server in Python: a live job, and the lean string that stays of a finished one.
+
+The layout is `lua/lib/row.lua`'s; `docs/explanation/job-row` tells why it looks like this.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from struct import Struct
+
+_IS, _STANDS, _LIFE = Struct("<BBHIIdB"), Struct("<cBd"), Struct("<IHHHdd8s40s")
+_DONE = Struct("<BcddddI")
+_ROW_VERSION, _DONE_VERSION = 1, 129
+_UNBOUNDED = 65535
+_NO_NONCE = bytes(8)
+
+
+class State(StrEnum):
+    """Where a job is; the value is the letter in its row."""
+
+    SCHEDULED = "s"
+    PENDING = "p"
+    ACTIVE = "a"
+    SUSPECT = "u"
+    DEAD = "d"
+    COMPLETED = "c"
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """The proof of holding one lease of one job."""
+
+    fence: int
+    nonce: bytes
+
+    def __str__(self) -> str:
+        return f"{self.fence}:{self.nonce.hex()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a job failed or died; the texts never hold a NUL."""
+
+    reason: str
+    error_class: str = ""
+    message: str = ""
+    traceback: str = ""
+
+    def pack(self) -> bytes:
+        """Return the bytes that stand behind a row."""
+        parts = (self.reason, self.error_class, self.message, self.traceback)
+        return b"\0".join(part.encode(errors="backslashreplace").replace(b"\0", b"\\x00") for part in parts)
+
+    @classmethod
+    def unpack(cls, error: bytes) -> "Failure":
+        """Return the failure in `error`; parts that are not there come back empty."""
+        parts = [part.decode(errors="replace") for part in error.split(b"\0", 3)]
+        return cls(*parts)
+
+
+@dataclass(slots=True)
+class Row:
+    """A live job as the server keeps it. Instants are server milliseconds."""
+
+    job_id: str
+    state: State
+    lane: str
+    priority: int
+    max_stalled: int | None
+    lease_ms: int
+    enqueued_at: int
+    order: int
+    body: bytes
+    started: bool = False
+    via_outbox: bool = False
+    attempts: int = 0
+    failures: int = 0
+    stalled: int = 0
+    deaths: int = 0
+    claimed_at: int = 0
+    token: Token = field(default_factory=lambda: Token(0, _NO_NONCE))
+    holder: str = ""
+    failure: Failure | None = None
+
+    @property
+    def ready_at(self) -> int:
+        """The server millisecond at which the job may run."""
+        return self.order & (1 << 43) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What stays of a completed job until it expires. Instants are server milliseconds; `value` is JSON."""
+
+    job_id: str
+    task: str
+    holder: str
+    value: bytes
+    attempts: int
+    fence: int
+    enqueued_at: int
+    started_at: int
+    finished_at: int
+
+    @staticmethod
+    def pack_result(task: str, holder: str, value: bytes) -> bytes:
+        """Return the bytes that the script puts behind its own part."""
+        return b"\0".join((task.encode(), holder.encode(), value))
+
+
+def parse(job_id: str, raw: bytes) -> Row | Done:
+    """Return what `raw` holds; raises `ValueError` if it is no row of a version known here."""
+    if raw[:1] == bytes([_DONE_VERSION]):
+        return _parse_done(job_id, raw)
+    if raw[:1] != bytes([_ROW_VERSION]) or len(raw) < _IS.size + _STANDS.size:
+        raise ValueError(f"the row of {job_id} has an unknown format (first byte {raw[:1].hex() or 'missing'})")
+    return _parse_row(job_id, raw)
+
+
+def _parse_row(job_id: str, raw: bytes) -> Row:
+    _, priority, max_stalled, lease_ms, size, enqueued_at, lane_size = _IS.unpack_from(raw)
+    at = _IS.size + lane_size
+    state, flags, order = _STANDS.unpack_from(raw, at + size)
+    row = Row(
+        job_id=job_id,
+        state=State(state.decode()),
+        lane=raw[_IS.size : at].decode(),
+        priority=priority - 100,
+        max_stalled=None if max_stalled == _UNBOUNDED else max_stalled,
+        lease_ms=lease_ms,
+        enqueued_at=int(enqueued_at),
+        order=int(order),
+        body=raw[at : at + size],
+        started=bool(flags & 1),
+        via_outbox=bool(flags & 2),
+    )
+    at += size + _STANDS.size
+    if len(raw) >= at + _LIFE.size:
+        row.attempts, row.failures, row.stalled, row.deaths, *lease = _LIFE.unpack_from(raw, at)
+        fence, claimed_at, nonce, holder = lease
+        row.claimed_at, row.token, row.holder = int(claimed_at), Token(int(fence), nonce), holder.decode().rstrip()
+        row.failure = Failure.unpack(raw[at + _LIFE.size :]) if len(raw) > at + _LIFE.size else None
+    return row
+
+
+def _parse_done(job_id: str, raw: bytes) -> Done:
+    _, _, fence, enqueued_at, started_at, finished_at, attempts = _DONE.unpack_from(raw)
+    task, holder, value = raw[_DONE.size :].split(b"\0", 2)
+    instants = (int(fence), int(enqueued_at), int(started_at), int(finished_at))
+    return Done(job_id, task.decode(), holder.decode(), value, attempts, *instants)
+
+
+def pack_max_stalled(max_stalled: int | None) -> int:
+    """Return how the server writes a bound on stalls."""
+    return _UNBOUNDED if max_stalled is None else max_stalled

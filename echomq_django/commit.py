@@ -1,0 +1,48 @@
+"""Which COMMIT a push has to wait for."""
+
+from collections.abc import Callable
+
+from django.db import connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from echomq_django.conf import did_you_mean
+from echomq_django.exceptions import AmbiguousTransaction, InvalidOption
+from echomq_django.tasks import UNSET, Unset
+
+
+def after_commit(database: str | Unset | None, push: Callable[[bool], None]) -> None:
+    """Call `push(True)` after the COMMIT of the one database in a transaction, or `push(False)` now if there is none.
+
+    `database` is the task's option: the alias to wait for, or None to wait for none. Raises `AmbiguousTransaction` if
+    several are in a transaction and the option is not given. A rolled-back savepoint takes its own pushes with it.
+    """
+    alias = None if database is None else _open_alias() if database is UNSET else _known(database)
+    if alias is not None and connections[alias].in_atomic_block:
+        transaction.on_commit(lambda: push(True), using=alias)
+    else:
+        push(False)
+
+
+def _open_alias() -> str | None:
+    # Only connections that this thread has: asking for another one would open it.
+    open_ = [one for one in connections.all(initialized_only=True) if one.in_atomic_block]
+    if len(open_) > 1:
+        # A test case holds every database in a transaction of its own, which never commits.
+        open_ = [one for one in open_ if not _is_test_case(one)] or open_[:1]
+    if len(open_) > 1:
+        raise AmbiguousTransaction(
+            f"the databases {', '.join(repr(one.alias) for one in open_)} are in a transaction: say whose COMMIT the job"
+            " waits for with .using(database=...), or database=None to enqueue it at once"
+        )
+    return open_[0].alias if open_ else None
+
+
+def _is_test_case(connection: BaseDatabaseWrapper) -> bool:
+    blocks = connection.atomic_blocks
+    return bool(blocks and blocks[-1]._from_testcase)  # type: ignore[attr-defined]
+
+
+def _known(alias: str) -> str:
+    if alias not in connections:
+        raise InvalidOption(f"database = {alias!r} is no alias of DATABASES{did_you_mean(alias, connections)}")
+    return alias

@@ -1,0 +1,151 @@
+"""The outbox: jobs that wait in the database until the server has them."""
+
+import logging
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+
+from django.db import models, transaction
+from django.utils import timezone
+
+from echomq_django.bus import dead, jobs
+from echomq_django.bus.dead import Revival
+from echomq_django.bus.jobs import MAX_ROWS, NewJob
+from echomq_django.bus.message import Message
+from echomq_django.connection import Bus, get_bus
+from echomq_django.exceptions import BusFull, BusRefused, BusUnavailable, EchoMQError
+from echomq_django.floor import database, display, instants
+from echomq_django.models import DeadJob, OutboxJob
+
+logger = logging.getLogger(__name__)
+
+
+def park(alias: str, queue_name: str, job: NewJob, error: str) -> OutboxJob:
+    """Keep a job that could not be pushed, and why; parked twice it is kept once."""
+    facts = {
+        "backend": alias,
+        "queue": queue_name,
+        "lane": job.lane,
+        "body": job.body,
+        "priority": job.priority,
+        "max_stalled": job.max_stalled,
+        "lease_ms": job.lease_ms,
+        "due_at": timezone.now() + timedelta(milliseconds=job.delay_ms) if job.delay_ms else None,
+        "error": display.shortened(error, display.MESSAGE_LIMIT),
+    }
+    return database.rows(OutboxJob).get_or_create(job_id=job.job_id, death_key="", defaults=facts)[0]
+
+
+def park_revivals(deaths: Iterable[DeadJob]) -> list[OutboxJob]:
+    """Keep the way back of `deaths`; it happens in the transaction that calls them requeued."""
+    return database.rows(OutboxJob).bulk_create([_revival_of(death) for death in deaths])
+
+
+def waiting_revivals() -> int:
+    """Return how many requeued jobs the server has yet to take."""
+    return database.rows(OutboxJob).exclude(death_key="").count()
+
+
+def push(pks: Sequence[int]) -> None:
+    """Push parked jobs now. What the server can't take stays for `relay`, with a warning in the log."""
+    parked = database.rows(OutboxJob).filter(pk__in=pks).order_by("id")
+    for alias in list(parked.order_by("backend").values_list("backend", flat=True).distinct()):
+        try:
+            _deliver(get_bus(alias), parked.filter(backend=alias))
+        except EchoMQError as error:
+            logger.warning("Jobs of backend %s wait in the outbox until a worker can push them: %s", alias, error)
+
+
+def relay(bus: Bus, *, limit: int = MAX_ROWS) -> int:
+    """Push the oldest parked jobs of the queues that `bus` serves, and return how many it took.
+
+    Any number of processes may do it at once. One that the server refuses keeps the error and goes behind the others;
+    while the server takes none at all, the typed error is raised.
+    """
+    names = [queue.name for queue in bus.queues()]
+    parked = database.rows(OutboxJob).filter(backend=bus.settings.alias, queue__in=names)
+    return _deliver(bus, parked.order_by("tries", "id")[:limit])
+
+
+def _deliver(bus: Bus, parked: models.QuerySet[OutboxJob]) -> int:
+    outage: EchoMQError | None = None
+    taken: list[int] = []
+    with transaction.atomic(using=parked.db):
+        for job in database.unclaimed(parked):
+            try:
+                _push(bus, job)
+            except (BusUnavailable, BusFull, BusRefused) as error:
+                outage = error
+                break
+            except EchoMQError as error:
+                _refused(job, error)
+            else:
+                taken.append(job.pk)
+        database.rows(OutboxJob).filter(pk__in=taken).delete()
+    if outage:
+        raise outage
+    return len(taken)
+
+
+def _push(bus: Bus, job: OutboxJob) -> None:
+    """Hand one job to the server. Saying it again adds nothing while the server remembers the job."""
+    queue = bus.queue(job.queue)
+    if not job.death_key:
+        jobs.enqueue(queue, [_new_job(job)])
+    elif not dead.requeue(queue, _revival(job)):
+        logger.warning("Job %s was requeued, but it lives or has ended already: nothing to do", job.job_id)
+
+
+def _refused(job: OutboxJob, error: EchoMQError) -> None:
+    logger.error("The server refuses parked job %s: %s", job.job_id, error)
+    job.tries += 1
+    job.error = display.shortened(str(error), display.MESSAGE_LIMIT)
+    job.save(update_fields=["tries", "error"])
+
+
+def _revival_of(death: DeadJob) -> OutboxJob:
+    message = Message(death.task, bytes(death.payload), death.backend, death.headers, death.options)
+    return OutboxJob(
+        job_id=death.job_id,
+        death_key=death.death_key,
+        backend=death.backend,
+        queue=death.queue,
+        lane=death.lane,
+        body=message.pack(),
+        priority=death.priority,
+        max_stalled=death.max_stalled,
+        lease_ms=death.lease_ms,
+        attempts=death.attempts,
+        deaths=death.death_no,
+        enqueued_at=death.enqueued_at,
+    )
+
+
+def _new_job(job: OutboxJob) -> NewJob:
+    return NewJob(
+        job_id=job.job_id,
+        body=bytes(job.body),
+        lane=job.lane,
+        priority=job.priority,
+        delay_ms=_delay_ms(job.due_at),
+        max_stalled=job.max_stalled,
+        lease_ms=job.lease_ms,
+    )
+
+
+def _revival(job: OutboxJob) -> Revival:
+    return Revival(
+        job_id=job.job_id,
+        death_key=job.death_key,
+        body=bytes(job.body),
+        lane=job.lane,
+        priority=job.priority,
+        max_stalled=job.max_stalled,
+        lease_ms=job.lease_ms,
+        attempts=job.attempts,
+        deaths=job.deaths,
+        enqueued_at=instants.to_ms(job.enqueued_at or job.created_at),
+    )
+
+
+def _delay_ms(due_at: datetime | None) -> int:
+    return max(0, (due_at - timezone.now()) // timedelta(milliseconds=1)) if due_at else 0

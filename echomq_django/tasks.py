@@ -1,0 +1,300 @@
+"""`@task`, the Task class with the options of the queue, and the way from a path back to its task."""
+
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime
+from enum import Enum
+from functools import cache
+from importlib import import_module
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Final,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
+
+from echomq_django.bus.keyspace import check_lane
+from echomq_django.conf import did_you_mean, problem_of
+from echomq_django.exceptions import InvalidOption, UnresolvableTask
+from echomq_django.framework import (
+    DEFAULT_TASK_BACKEND_ALIAS,
+    DEFAULT_TASK_PRIORITY,
+    DEFAULT_TASK_QUEUE_NAME,
+    BaseTask,
+    TaskException,
+)
+from echomq_django.framework import Task as AnyTask
+
+if TYPE_CHECKING:
+    from echomq_django.context import JobContext
+    from echomq_django.results import TaskResult
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Unset(Enum):
+    """The type of `UNSET`."""
+
+    UNSET = "UNSET"
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+UNSET: Final = Unset.UNSET
+
+Backoff = float | tuple[float, ...] | Callable[[int], float]
+Lane = str | Callable[..., str]
+Errors = tuple[type[BaseException], ...]
+
+
+class Options(TypedDict, total=False):
+    """The keywords that `@task` takes beside Django's, and `using()` too. Durations are seconds."""
+
+    max_failures: int
+    backoff: Backoff | list[float]
+    retry_on: Errors | type[BaseException]
+    give_up_on: Errors | type[BaseException]
+    max_stalled: int | None
+    lease: float
+    lane: Lane
+    result_ttl: float
+    durability: str
+    database: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskOptions:
+    """What a task asks for; where it is `UNSET`, the settings of the queue decide. Durations are seconds.
+
+    `backoff` is the delay before a retry: one number, one for each failure (the last one goes on), or a function of
+    the number of failures. `database` is the alias whose COMMIT the push waits for; None pushes at once.
+    """
+
+    max_failures: int | Unset = UNSET
+    backoff: Backoff | Unset = UNSET
+    retry_on: Errors | Unset = UNSET
+    give_up_on: Errors | Unset = UNSET
+    max_stalled: int | Unset | None = UNSET
+    lease: float | Unset = UNSET
+    lane: Lane | Unset = UNSET
+    result_ttl: float | Unset = UNSET
+    durability: str | Unset = UNSET
+    database: str | Unset | None = UNSET
+
+    def merged(self, changes: Mapping[str, Any]) -> "TaskOptions":
+        """Return these options with `changes`; raises `InvalidOption` for an unknown name or an impossible value."""
+        if not changes:
+            return self
+        for name in changes:
+            if name not in _OPTIONS:
+                raise InvalidOption(f"unknown option {name!r} of a task{did_you_mean(name, _KNOWN)}")
+        return replace(self, **{name: _checked(name, value) for name, value in changes.items()})
+
+
+_OPTIONS = frozenset(entry.name for entry in fields(TaskOptions))
+_KNOWN = _OPTIONS | {"priority", "queue_name", "backend"}
+_NO_OPTIONS = TaskOptions()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task(BaseTask[P, R]):
+    """A task of Django's framework that also carries the options of the queue; usable with any backend."""
+
+    options: TaskOptions = _NO_OPTIONS
+    # What the backend derives once from the task and the settings; see `echomq_django.plan`.
+    plan: Any = field(default=None, init=False, repr=False, compare=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (self.module_path, self._changes(resolve(self.module_path)))
+
+    def using(
+        self,
+        *,
+        priority: int | None = None,
+        queue_name: str | None = None,
+        run_after: datetime | None = None,
+        backend: str | None = None,
+        **options: Unpack[Options],
+    ) -> "Task[P, R]":
+        """Return this task with other defaults: Django's four, and every option that `@task` takes."""
+        _refuse_code(options)
+        given = {"priority": priority, "queue_name": queue_name, "run_after": run_after, "backend": backend}
+        changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        return replace(self, options=self.options.merged(options), **changes)
+
+    if TYPE_CHECKING:
+
+        def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> TaskResult[P, R]: ...
+
+        async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> TaskResult[P, R]: ...
+
+        def get_result(self, result_id: str) -> TaskResult[P, R]: ...
+
+        async def aget_result(self, result_id: str) -> TaskResult[P, R]: ...
+
+    def _changes(self, original: "Task[..., Any]") -> dict[str, Any]:
+        names = ("priority", "queue_name", "run_after", "backend", "options")
+        return {name: getattr(self, name) for name in names if getattr(self, name) != getattr(original, name)}
+
+
+class Decorator(Protocol):
+    """What `@task(...)` returns; the result of an `async def` task has the type that it resolves to."""
+
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+
+class ContextDecorator(Protocol):
+    """What `@task(takes_context=True)` returns: the context is no argument of `enqueue()`."""
+
+    @overload
+    def __call__(self, function: "Callable[Concatenate[JobContext, P], Coroutine[Any, Any, R]]", /) -> Task[P, R]: ...
+    @overload
+    def __call__(self, function: "Callable[Concatenate[JobContext, P], R]", /) -> Task[P, R]: ...
+
+
+@overload
+def task(function: Callable[P, Coroutine[Any, Any, R]], /) -> Task[P, R]: ...
+@overload
+def task(function: Callable[P, R], /) -> Task[P, R]: ...
+@overload
+def task(
+    function: None = None,
+    /,
+    *,
+    priority: int = ...,
+    queue_name: str = ...,
+    backend: str = ...,
+    takes_context: Literal[True],
+    **options: Unpack[Options],
+) -> ContextDecorator: ...
+@overload
+def task(
+    function: None = None,
+    /,
+    *,
+    priority: int = ...,
+    queue_name: str = ...,
+    backend: str = ...,
+    takes_context: Literal[False] = False,
+    **options: Unpack[Options],
+) -> Decorator: ...
+def task(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    priority: int = DEFAULT_TASK_PRIORITY,
+    queue_name: str = DEFAULT_TASK_QUEUE_NAME,
+    backend: str = DEFAULT_TASK_BACKEND_ALIAS,
+    takes_context: bool = False,
+    **options: Any,
+) -> Any:
+    """Make a task of a module-level function; takes Django's keywords and those of `Options`, for any backend.
+
+    Raises `InvalidOption` for an unknown keyword or an impossible value.
+    """
+    if "run_after" in options:
+        raise InvalidOption("run_after differs from job to job: use .using(run_after=...)")
+    merged = _NO_OPTIONS.merged(options)
+
+    def decorate(function: Callable[..., Any]) -> Task[..., Any]:
+        return Task(
+            func=function,
+            priority=priority,
+            queue_name=queue_name,
+            backend=backend,
+            run_after=None,
+            takes_context=takes_context,
+            options=merged,
+        )
+
+    return decorate if function is None else decorate(function)
+
+
+@cache
+def resolve(path: str) -> Task[..., Any]:
+    """Return the task at `path`, whichever framework's `@task` made it.
+
+    Raises `UnresolvableTask`, chained from the cause, if the module or the attribute is missing, if importing fails, or
+    if no task is there. A failure is not remembered.
+    """
+    module, _, name = path.rpartition(".")
+    try:
+        found = getattr(import_module(module), name)
+    except Exception as error:
+        raise UnresolvableTask(f"no task at {path!r}: {type(error).__name__}: {error}") from error
+    if isinstance(found, Task):
+        return found
+    if isinstance(found, AnyTask):
+        return Task(**{entry.name: getattr(found, entry.name) for entry in fields(AnyTask)})
+    raise UnresolvableTask(f"{path!r} is a {type(found).__name__} and no task: decorate the function with @task")
+
+
+def placed(task: Task[..., Any], *, backend: str, queue_name: str, priority: int) -> Task[..., Any]:
+    """Return `task` as a job has it; a place that the settings no longer know leaves it as it is."""
+    changes = {"backend": backend, "queue_name": queue_name, "priority": priority}
+    if all(getattr(task, name) == value for name, value in changes.items()):
+        return task
+    try:
+        return replace(task, **changes)  # type: ignore[arg-type]
+    except TaskException:
+        return task
+
+
+def _restore(path: str, changes: dict[str, Any]) -> Task[..., Any]:
+    return replace(resolve(path), **changes)
+
+
+def _refuse_code(options: Mapping[str, Any]) -> None:
+    for name, value in options.items():
+        if name in ("retry_on", "give_up_on") or (name == "backoff" and callable(value)):
+            raise InvalidOption(
+                f"{name} = {value!r} is code, and only data travels with a job: give it to @task instead"
+            )
+
+
+def _checked(name: str, value: Any) -> Any:
+    if value is UNSET:
+        return value
+    if name == "backoff":
+        return _checked_backoff(value)
+    if name in ("retry_on", "give_up_on"):
+        return _checked_errors(name, value)
+    if name == "lane":
+        return value if callable(value) else check_lane(value)
+    problem = problem_of(name, value)
+    if name == "database" and not (value is None or isinstance(value, str)):
+        problem = "must be an alias of DATABASES, or None to push at once"
+    if problem:
+        raise InvalidOption(f"{name} = {value!r}: {problem}")
+    return value
+
+
+def _checked_backoff(value: Any) -> Backoff:
+    if callable(value) or problem_of("result_ttl", value) is None:
+        return cast("Backoff", value)
+    delays = tuple(value) if isinstance(value, list | tuple) else ()
+    if not delays or any(problem_of("result_ttl", delay) for delay in delays):
+        raise InvalidOption(
+            f"backoff = {value!r}: must be seconds, a list of seconds, or a function of the number of failures"
+        )
+    return delays
+
+
+def _checked_errors(name: str, value: Any) -> Errors:
+    classes = tuple(value) if isinstance(value, list | tuple | set | frozenset) else (value,)
+    if not all(isinstance(one, type) and issubclass(one, BaseException) for one in classes):
+        raise InvalidOption(f"{name} = {value!r}: must be exception classes")
+    return classes

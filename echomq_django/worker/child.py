@@ -1,0 +1,107 @@
+"""The process that runs jobs. Its supervisor renews the leases; a child only does so when it is orphaned."""
+
+import logging
+import os
+import signal
+from collections.abc import Sequence
+
+from echomq_django.bus import jobs
+from echomq_django.bus.queue import Queue
+from echomq_django.exceptions import BusError
+from echomq_django.worker.board import Board, boottime
+from echomq_django.worker.config import WorkerConfig
+from echomq_django.worker.consumer import Consumer, Source
+from echomq_django.worker.executor import Executor
+from echomq_django.worker.hands import Ended, Hands
+from echomq_django.worker.prefetch import Prefetch
+from echomq_django.worker.rota import Rota
+
+logger = logging.getLogger("echomq_django.worker")
+
+STOP = b"s"
+
+
+class Child:
+    """Claims and runs jobs until its supervisor says stop, or is gone.
+
+    `control` is the reading end of a pipe whose other end only the supervisor has: a byte means stop, its end that the
+    supervisor is gone.
+    """
+
+    def __init__(
+        self,
+        config: WorkerConfig,
+        queues: Sequence[Queue],
+        holder: str,
+        board: Board,
+        control: int,
+        *,
+        alone: bool = False,
+    ) -> None:
+        self._config, self._queues, self._holder, self._board, self._control = config, queues, holder, board, control
+        self._executor = Executor(config.alias, holder)
+        self._hands = Hands(board, self._executor.run)
+        self._alone = alone
+        prefetch = Prefetch(0 if alone else board.threads)
+        rota = Rota([weight for _, weight in config.queues], strict=config.strict)
+        source = Source(queues, holder, suspects=alone)
+        self._consumer = Consumer(source, rota, self._hands, prefetch, self._announce)
+        self._jobs_left = config.max_jobs
+        self._orphaned_at = 0.0
+        self._renewed_at = 0.0
+
+    def run(self) -> int:
+        """Serve until stopped; returns the exit code: 0 as asked, 1 when the supervisor is gone."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, lambda *_: self._stop())
+        while not (self._consumer.stopping and self._consumer.finished):
+            if self._consumer.turn(self._control, self._longest_wait):
+                self._obey()
+            if self._alone and self._consumer.finished:
+                self._consumer.stopping = True
+            if self._orphaned_at:
+                self._fend_for_itself()
+        self._consumer.leave()
+        return 1 if self._orphaned_at else 0
+
+    @property
+    def _longest_wait(self) -> float:
+        if self._alone:
+            return 0.05
+        return max(0.05, self._board.shortest_lease / 6) if self._orphaned_at else 2.0
+
+    def _obey(self) -> None:
+        if os.read(self._control, 16):
+            self._stop()
+        elif not self._orphaned_at:
+            logger.error("child %d: the supervisor is gone, finishing what runs", os.getpid())
+            self._orphaned_at = boottime()
+            # An ended pipe stays readable for ever: watch one that never is.
+            self._control, self._never = os.pipe()
+            self._stop()
+
+    def _stop(self) -> None:
+        self._consumer.stopping = True
+        self._hands.poke()
+
+    def _announce(self, ended: Ended) -> None:
+        self._executor.announce(ended)
+        if self._jobs_left is not None:
+            self._jobs_left -= 1
+            if self._jobs_left <= 0:
+                self._consumer.stopping = True
+
+    def _fend_for_itself(self) -> None:
+        now, lease = boottime(), self._board.shortest_lease
+        if lease and now - self._renewed_at > lease / 3:
+            self._renewed_at = now
+            for index, queue in enumerate(self._queues):
+                running = [(one.job_id, one.fence) for one in self._board.running() if one.queue == index]
+                try:
+                    jobs.extend(queue, self._holder, running)
+                except BusError as error:
+                    logger.warning("queue %s: leases are not renewed: %s", queue.name, error)
+        if now - self._orphaned_at > self._config.grace:
+            logger.error("child %d: the grace is over, handing %d jobs back", os.getpid(), len(self._hands))
+            self._consumer.give_up()
+            os._exit(1)

@@ -1,0 +1,210 @@
+"""The claiming thread of a child: claims, hands to the threads, and tells the server how jobs ended."""
+
+import logging
+import select
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from echomq_django.bus import jobs, schedule, wakeups
+from echomq_django.bus.jobs import Completion, Death, Release, Retry, Verdict
+from echomq_django.bus.queue import Queue
+from echomq_django.bus.row import Done, Row
+from echomq_django.exceptions import BusError, BusFull, BusUnavailable, ScriptFailed
+from echomq_django.worker.backoff import Reconnection
+from echomq_django.worker.board import boottime
+from echomq_django.worker.hands import Ended, Hands, Held
+from echomq_django.worker.prefetch import Prefetch
+from echomq_django.worker.rota import Rota
+
+logger = logging.getLogger("echomq_django.worker")
+
+_INVENTORY_S = 10.0  # how often a child asks the server what it holds
+_IDLE_S = 2.0  # a lost wake-up costs no more than this
+_STUCK_S = 0.25  # a job that waits longer for a thread could run elsewhere
+_VERBS: dict[type, Callable[..., list[Verdict]]] = {
+    Completion: jobs.complete,
+    Retry: jobs.retry,
+    Death: jobs.die,
+    Release: jobs.release,
+}
+
+
+class Source:
+    """Where a consumer gets its jobs: the lanes of a queue, or its suspects, which are run alone."""
+
+    def __init__(self, queues: Sequence[Queue], holder: str, *, suspects: bool = False) -> None:
+        self.queues, self.holder, self.suspects = queues, holder, suspects
+        self._unsure: dict[int, bytes] = {}
+
+    def claim(self, index: int, count: int, starting: int) -> list[Held]:
+        """Claim from one queue; after a lost reply the same claim is said again, so that no lease is forgotten."""
+        queue, asked = self.queues[index], boottime()
+        again = index in self._unsure
+        nonce = self._unsure.setdefault(index, jobs.new_nonce())
+        rows = self._rows(queue, nonce, count, starting, again)
+        del self._unsure[index]
+        return [Held(queue, index, row, asked + row.lease_ms / 1000, asked) for row in rows]
+
+    def _rows(self, queue: Queue, nonce: bytes, count: int, starting: int, again: bool) -> list[Row]:
+        if not self.suspects:
+            return jobs.claim(queue, self.holder, nonce, count, starting=starting, again=again)
+        row = jobs.claim_suspect(queue, self.holder, nonce, again=again)
+        return [row] if row else []
+
+
+class Consumer:
+    """One thread's loop of turns. Each turn tells the server what ended, claims what there is room for, and else waits.
+
+    After `stopping` is set it claims no more and hands back what has not started.
+    """
+
+    def __init__(
+        self, source: Source, rota: Rota, hands: Hands, prefetch: Prefetch, announce: Callable[[Ended], None]
+    ) -> None:
+        self.stopping = False
+        self._source, self._rota, self._hands, self._prefetch = source, rota, hands, prefetch
+        self._announce = announce
+        self._wakeups = wakeups.WakeUps(source.queues[0].client, source.queues)
+        self._unsettled: list[Ended] = []
+        self._reconnection = Reconnection()
+        self._inventory_at = boottime() + _INVENTORY_S
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left in the hands and the server knows of every end."""
+        return not self._hands and not self._unsettled
+
+    def turn(self, watched: int, longest: float = _IDLE_S) -> bool:
+        """Do one turn; True if the descriptor `watched` became readable meanwhile."""
+        try:
+            self._hand_back(self._hands.take_back(older_than=0.0 if self.stopping else _STUCK_S))
+            self._settle()
+            if boottime() >= self._inventory_at:
+                self._take_inventory()
+            if self._fill():
+                return False
+            longest = min(longest, self._prepare_to_wait())
+            self._say_if_back()
+        except BusUnavailable as error:
+            return self._wait(watched, self._pause(error))
+        return self._wait(watched, longest)
+
+    def give_up(self) -> None:
+        """Hand everything back without a stall, also what runs: its end would come too late."""
+        self._hand_back(self._hands.held)
+        try:
+            self._settle()
+        except BusError as error:
+            logger.warning("%d jobs are not handed back, their leases will expire: %s", len(self._unsettled), error)
+
+    def leave(self) -> None:
+        """Give back the wake-ups that this consumer may have taken, so that others hear of waiting jobs."""
+        self._wakeups.close()
+        for queue in self._source.queues:
+            try:
+                wakeups.pass_on(queue)
+            except BusError as error:
+                logger.warning("queue %s: no other worker could be woken: %s", queue.name, error)
+
+    def _settle(self) -> None:
+        for ended in self._hands.ended():
+            self._prefetch.measured(ended.seconds)
+            self._unsettled.append(ended)
+        groups: dict[tuple[int, type], list[Ended]] = defaultdict(list)
+        for ended in self._unsettled:
+            groups[ended.held.index, type(ended.end)].append(ended)
+        for (index, kind), group in groups.items():
+            self._tell(self._source.queues[index], _VERBS[kind], group)
+
+    def _tell(self, queue: Queue, verb: Callable[..., list[Verdict]], group: list[Ended]) -> None:
+        try:
+            verdicts = verb(queue, self._source.holder, [ended.end for ended in group])
+        except BusFull:
+            logger.warning("queue %s: the server is full, results of %d jobs are not stored", queue.name, len(group))
+            verdicts = verb(queue, self._source.holder, [_without_result(ended) for ended in group])
+        except ScriptFailed as error:
+            logger.error("queue %s: the end of %d jobs is refused; they come back: %s", queue.name, len(group), error)
+            verdicts = []
+        told = set(map(id, group))
+        self._unsettled = [ended for ended in self._unsettled if id(ended) not in told]
+        for ended, verdict in zip(group, verdicts, strict=False):
+            self._heard(ended, verdict)
+
+    def _heard(self, ended: Ended, verdict: Verdict) -> None:
+        if verdict is Verdict.ACCEPTED:
+            self._announce(ended)
+        else:
+            what = "was taken over" if verdict is Verdict.STALE else "is gone"
+            logger.warning("job %s %s: its late %s is refused", ended.held.row.job_id, what, type(ended.end).__name__)
+
+    def _fill(self) -> bool:
+        """Claim what there is room for. While a wait is under way there is nothing to be had."""
+        before = room = self._room
+        if self.stopping or self._wakeups.armed or room <= 0:
+            return False
+        for index in self._rota.turn():
+            claimed = self._source.claim(index, room, self._hands.idle_threads)
+            if claimed:
+                self._hands.add(claimed)
+            room -= len(claimed)
+            if room <= 0:
+                break
+        return room < before
+
+    def _prepare_to_wait(self) -> float:
+        """Promote what is due, start to wait for work, and return the seconds until something else is to be done."""
+        longest = _STUCK_S if self._hands.waiting else _IDLE_S
+        if self.stopping or self._source.suspects or self._room <= 0:
+            return longest
+        if not self._wakeups.armed:
+            due = [schedule.promote(queue).next_due_ms for queue in self._source.queues]
+            longest = min([longest, *(ms / 1000 for ms in due if ms is not None)])
+            self._wakeups.arm(longest)
+        self._wakeups.check()
+        return longest
+
+    def _wait(self, watched: int, longest: float) -> bool:
+        sources = [watched, self._hands.fileno()] + ([self._wakeups.fileno()] if self._wakeups.armed else [])
+        ready, _, _ = select.select(sources, [], [], longest + 0.05 if self._wakeups.armed else longest)
+        if self._wakeups.armed and self._wakeups.fileno() in ready:
+            try:
+                self._wakeups.take()
+            except BusUnavailable as error:
+                logger.debug("the wait for work broke off: %s", error)
+        return watched in ready
+
+    def _take_inventory(self) -> None:
+        """Hand back what the server believes to be in these hands and is not: nobody else would ever take it."""
+        self._inventory_at = boottime() + _INVENTORY_S
+        mine = {one.row.token for one in self._hands.held} | {one.held.row.token for one in self._unsettled}
+        for queue in self._source.queues:
+            held = jobs.extend(queue, self._source.holder)
+            strays = [Release(job_id, token) for job_id, token in held.items() if token not in mine]
+            if strays:
+                logger.error("queue %s: handing back %d jobs that were held by nobody", queue.name, len(strays))
+                jobs.release(queue, self._source.holder, strays)
+
+    def _hand_back(self, held: list[Held]) -> None:
+        self._unsettled += [Ended(one, Release(one.row.job_id, one.row.token)) for one in held]
+
+    def _pause(self, error: BusUnavailable) -> float:
+        self._wakeups.close()
+        if not self._reconnection.waiting:
+            logger.error("the server is gone, trying again: %s", error)
+        return self._reconnection.failed()
+
+    def _say_if_back(self) -> None:
+        if self._reconnection.worked():
+            logger.info("the server is back")
+
+    @property
+    def _room(self) -> int:
+        return self._hands.threads + self._prefetch.reserve - len(self._hands)
+
+
+def _without_result(ended: Ended) -> object:
+    if not isinstance(ended.end, Completion):
+        return ended.end
+    task, holder, _ = ended.end.result.split(b"\0", 2)
+    return replace(ended.end, result=Done.pack_result(task.decode(), holder.decode(), b""))

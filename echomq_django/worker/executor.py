@@ -1,0 +1,212 @@
+"""Runs one job: from its row to what the server is to be told of its end."""
+
+import json
+import logging
+from collections.abc import Callable
+from contextvars import Context
+from dataclasses import dataclass
+from inspect import iscoroutinefunction
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.db import connections, reset_queries
+from django.dispatch import Signal
+
+from echomq_django import results
+from echomq_django.bus import jobs
+from echomq_django.bus.jobs import Completion, Death, Release, Retry
+from echomq_django.bus.message import Message
+from echomq_django.bus.row import Done, Row
+from echomq_django.connection import get_bus
+from echomq_django.context import make_context
+from echomq_django.exceptions import BusUnavailable, UnresolvableTask
+from echomq_django.framework import task_backends, task_finished, task_started
+from echomq_django.payload import decode
+from echomq_django.results import TaskResult
+from echomq_django.signals import somebody_listens
+from echomq_django.tasks import UNSET, Task, TaskOptions, resolve
+from echomq_django.worker.backoff import Backoff, delay_ms
+from echomq_django.worker.board import boottime
+from echomq_django.worker.failure import describe
+from echomq_django.worker.hands import End, Ended, Held
+from echomq_django.worker.loop import Loop
+
+logger = logging.getLogger("echomq_django.worker")
+
+MAX_RESULT_BYTES = 512 * 1024
+_UNKNOWN_DELAY_MS, _UNKNOWN_CLAIMS = 30_000, 120  # an hour for the deploy that brings the task
+
+
+@dataclass(slots=True)
+class Job:
+    """A row that was made sense of."""
+
+    row: Row
+    queue: str
+    message: Message
+    task: Task[..., Any]
+    options: TaskOptions
+    args: list[Any]
+    kwargs: dict[str, Any]
+    value: Any = None
+    error: BaseException | None = None
+
+    @property
+    def result(self) -> TaskResult[Any, Any]:
+        """Django's view of the job while it runs."""
+        self.row.started = False  # the result notes the start itself
+        result = results.from_row(self.task, self.row, (self.args, self.kwargs))
+        results.started(result, self.row.holder)
+        return result
+
+
+class Executor:
+    """Runs jobs on the thread that calls it; coroutines on the one event loop of the process."""
+
+    def __init__(self, alias: str, holder: str) -> None:
+        self._alias, self._holder = alias, holder
+        self._loop = Loop()
+
+    def run(self, held: Held) -> Ended:
+        """Run a job and return how it ended; never raises."""
+        if boottime() >= held.renewed_until and not self._still_held(held):
+            logger.warning("job %s was taken over before it started here", held.row.job_id)
+            return Ended(held, Release(held.row.job_id, held.row.token))
+        try:
+            job = self._read(held)
+        except UnresolvableTask as error:
+            return Ended(held, _unknown(held.row, error))
+        except Exception as error:
+            logger.error("job %s can't be run: %s", held.row.job_id, error)
+            return Ended(held, Death(held.row.job_id, held.row.token, describe("unrunnable", error), failures=0))
+        try:
+            job.value = Context().run(self._call, job)
+        except BaseException as error:  # a handler must not end the thread, whatever it raises
+            job.error = error
+            return Ended(held, self._failed(job, error), job)
+        return Ended(held, self._completed(job), job)
+
+    def announce(self, ended: Ended) -> None:
+        """Send Django's signal for a job whose life has ended, after the server has accepted it."""
+        job = ended.job
+        if not isinstance(job, Job) or isinstance(ended.end, Retry):
+            return
+        if not somebody_listens(task_finished, logging.INFO):
+            return
+        result = job.result
+        if job.error is None:
+            results.succeeded(result, job.value)
+        else:
+            results.failed(result, job.error)
+        self._send(task_finished, result)
+
+    def _read(self, held: Held) -> Job:
+        message = Message.unpack(held.row.body)
+        task = resolve(message.task)
+        args, kwargs = decode(message.payload)
+        return Job(held.row, held.queue.name, message, task, task.options.merged(message.options), args, kwargs)
+
+    def _call(self, job: Job) -> Any:
+        task, args = job.task, job.args
+        result = job.result if task.takes_context or somebody_listens(task_started, logging.INFO) else None
+        if result is not None:
+            self._send(task_started, result)
+        if task.takes_context and result is not None:
+            args = [make_context(result, job.row), *args]
+        if iscoroutinefunction(task.func):
+            return self._loop.run(_call_async(task.func, args, job.kwargs))
+        tend_connections()
+        try:
+            return task.func(*args, **job.kwargs)
+        finally:
+            tend_connections()
+
+    def _completed(self, job: Job) -> End:
+        value = _to_json(job)
+        ttl = self._setting(job, "result_ttl")
+        # A push that was parked may be said twice: its trace outlives the second time.
+        ttl_ms = max(round(ttl * 1000), 3_600_000) if job.row.via_outbox else round(ttl * 1000)
+        result = Done.pack_result(job.message.task, self._holder, value)
+        return Completion(job.row.job_id, job.row.token, ttl_ms, result)
+
+    def _failed(self, job: Job, error: BaseException) -> End:
+        row, failures, most = job.row, job.row.failures + 1, self._setting(job, "max_failures")
+        failure = describe("failed", error)
+        what = f"job {row.job_id} ({job.message.task}) failed, {failures} of {most}"
+        if failures >= most or not _may_retry(job.options, error):
+            logger.error("%s: dead", what, exc_info=error)
+            return Death(row.job_id, row.token, failure)
+        delay = _delay(job.options, failures)
+        text = "".join(c if c.isprintable() else " " for c in failure.message[:200])
+        logger.warning("%s: %s: %s; again in %.1f s", what, type(error).__name__, text, delay / 1000)
+        return Retry(row.job_id, row.token, delay, failure)
+
+    def _setting(self, job: Job, name: str) -> Any:
+        value = getattr(job.options, name)
+        return getattr(get_bus(self._alias).settings.for_queue(job.queue), name) if value is UNSET else value
+
+    def _still_held(self, held: Held) -> bool:
+        asked = boottime()
+        try:
+            token = jobs.extend(held.queue, self._holder).get(held.row.job_id)
+        except BusUnavailable:
+            return False
+        held.renewed_until = asked + held.row.lease_ms / 1000
+        return token == held.row.token
+
+    def _send(self, signal: Signal, result: TaskResult[Any, Any]) -> None:
+        for receiver, error in signal.send_robust(sender=type(task_backends[self._alias]), task_result=result):
+            if isinstance(error, Exception):
+                logger.error("a receiver of a task signal failed: %r", receiver, exc_info=error)
+
+
+def tend_connections() -> None:
+    """Give this thread's database connections the care that a request gets: no broken or half-used one stays."""
+    reset_queries()
+    for connection in connections.all(initialized_only=True):
+        if connection.connection is not None:
+            if connection.in_atomic_block:
+                connection.close()  # a handler left a transaction open: nobody knows what is in it
+            connection.close_if_unusable_or_obsolete()
+
+
+async def _call_async(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    await sync_to_async(tend_connections)()
+    return await function(*args, **kwargs)
+
+
+def _to_json(job: Job) -> bytes:
+    """Return the value as JSON, or nothing if it can't be stored: the job has run and must not run again for that."""
+    try:
+        value = json.dumps(job.value, allow_nan=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        logger.error("job %s (%s): result not stored, it is no JSON: %s", job.row.job_id, job.message.task, error)
+        return b""
+    if len(value) > MAX_RESULT_BYTES:
+        what = f"{len(value):,} bytes, {MAX_RESULT_BYTES:,} are allowed"
+        logger.error("job %s (%s): result not stored: %s", job.row.job_id, job.message.task, what)
+        return b""
+    return value
+
+
+def _may_retry(options: TaskOptions, error: BaseException) -> bool:
+    if options.give_up_on is not UNSET and isinstance(error, options.give_up_on):
+        return False
+    return options.retry_on is UNSET or isinstance(error, options.retry_on)
+
+
+def _delay(options: TaskOptions, failures: int) -> int:
+    backoff: Backoff | None = None if options.backoff is UNSET else options.backoff
+    try:
+        return delay_ms(backoff, failures)
+    except Exception:
+        logger.exception("backoff %r failed, the default is used", backoff)
+        return delay_ms(None, failures)
+
+
+def _unknown(row: Row, error: UnresolvableTask) -> End:
+    if row.attempts < _UNKNOWN_CLAIMS:
+        logger.warning("job %s waits for a worker that knows its task: %s", row.job_id, error)
+        return Release(row.job_id, row.token, _UNKNOWN_DELAY_MS)
+    logger.error("job %s is dead, nobody knew its task for too long: %s", row.job_id, error)
+    return Death(row.job_id, row.token, describe("unrunnable", error), failures=0)

@@ -1,0 +1,32 @@
+"""What is kept of an exception: bounded, and safe to store whatever it holds."""
+
+import traceback
+
+from echomq_django.bus.row import Failure
+
+_MESSAGE, _TRACEBACK = 2_000, 12_000  # characters; the server takes up to 16 KiB of it at its memory limit
+
+
+def describe(reason: str, error: BaseException) -> Failure:
+    """Return the failure that stands behind a row; long texts are cut in the middle, with a note."""
+    kind = type(error)
+    frames = traceback.format_exception(kind, error, error.__traceback__, limit=-30)
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    return Failure(reason, name, _cut(_text(error), _MESSAGE), _cut("".join(frames), _TRACEBACK))
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as second:
+        return f"(its text can't be had: {type(second).__name__})"
+
+
+def _cut(text: str, most: int) -> str:
+    # Counted in what will be stored: characters outside ASCII take more bytes.
+    if len(text.encode(errors="backslashreplace")) <= most:
+        return text
+    head, tail = text[: most // 8], text[-most // 2 :]
+    while len((head + tail).encode(errors="backslashreplace")) > most:
+        head, tail = head[: len(head) // 2], tail[len(tail) // 2 :]
+    return f"{head}\n... {len(text) - len(head) - len(tail):,} characters are left out ...\n{tail}"

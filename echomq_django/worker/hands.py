@@ -1,0 +1,133 @@
+"""The jobs that one child has in its hands, and the threads that run them."""
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from echomq_django.bus.jobs import Completion, Death, Release, Retry
+from echomq_django.bus.queue import Queue
+from echomq_django.bus.row import Row
+from echomq_django.worker.board import Board, Running, boottime
+
+End = Completion | Retry | Death | Release
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """A leased job. It may start until `renewed_until` (in `boottime()`); after that only if the server says so."""
+
+    queue: Queue
+    index: int
+    row: Row
+    renewed_until: float
+    claimed_at: float
+
+
+@dataclass(slots=True)
+class Ended:
+    """A job that ended in these hands, what the server is to be told, and what the executor made of it."""
+
+    held: Held
+    end: End
+    job: object = None
+    seconds: float = 0.0
+
+
+class Hands:
+    """Hands jobs to threads in the order of their claim, and collects how they ended.
+
+    `fileno()` becomes readable when a job has ended, so that the claiming thread can wait for that and for the server
+    at once.
+    """
+
+    def __init__(self, board: Board, run: Callable[[Held], Ended]) -> None:
+        self._board, self._run = board, run
+        self._waiting: deque[Held] = deque()
+        self._ended: deque[Ended] = deque()
+        self._held: set[Held] = set()
+        self._work = threading.Semaphore(0)
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._reader, False)
+        os.set_blocking(self._writer, False)
+        for thread in range(board.threads):
+            threading.Thread(target=self._serve, args=(thread,), name=f"emq-{thread}", daemon=True).start()
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    @property
+    def threads(self) -> int:
+        """How many jobs can run at once."""
+        return self._board.threads
+
+    @property
+    def held(self) -> list[Held]:
+        """The jobs in hand, waiting or running."""
+        return list(self._held)
+
+    @property
+    def waiting(self) -> int:
+        """How many jobs wait for a thread."""
+        return len(self._waiting)
+
+    @property
+    def idle_threads(self) -> int:
+        """How many threads have nothing to do."""
+        return max(0, self._board.threads - len(self._held))
+
+    def add(self, jobs: list[Held]) -> None:
+        """Hand claimed jobs to the threads."""
+        self._held.update(jobs)
+        self._note_leases()
+        self._waiting.extend(jobs)
+        self._work.release(len(jobs))
+
+    def ended(self) -> list[Ended]:
+        """Return the jobs that ended since the last call."""
+        with suppress(BlockingIOError):
+            os.read(self._reader, 4096)
+        ended = [self._ended.popleft() for _ in range(len(self._ended))]
+        self._held.difference_update(one.held for one in ended)
+        self._note_leases()
+        return ended
+
+    def take_back(self, older_than: float = 0.0) -> list[Held]:
+        """Take back the jobs that have waited for a thread for more than so many seconds."""
+        late: list[Held] = []
+        before = boottime() - older_than
+        while self._work.acquire(blocking=False):
+            held = self._waiting.popleft()
+            if held.claimed_at > before:
+                self._waiting.appendleft(held)
+                self._work.release()
+                break
+            late.append(held)
+        self._held.difference_update(late)
+        return late
+
+    def fileno(self) -> int:
+        """Return the descriptor that becomes readable when a job has ended or `poke()` was called."""
+        return self._reader
+
+    def poke(self) -> None:
+        """Make `fileno()` readable; safe in a signal handler."""
+        with suppress(BlockingIOError):  # full of unread bytes: one more says nothing new
+            os.write(self._writer, b"1")
+
+    def _serve(self, thread: int) -> None:
+        while True:
+            self._work.acquire()
+            held = self._waiting.popleft()
+            started_at = boottime()
+            self._board.begin(thread, Running(held.index, held.row.job_id, held.row.token.fence, started_at))
+            ended = self._run(held)
+            ended.seconds = boottime() - started_at
+            self._board.end(thread)
+            self._ended.append(ended)
+            self.poke()
+
+    def _note_leases(self) -> None:
+        self._board.shortest_lease = min((held.row.lease_ms for held in self._held), default=0) / 1000

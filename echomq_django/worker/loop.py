@@ -1,0 +1,21 @@
+"""The event loop of a child, for handlers that are coroutines."""
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from functools import cached_property
+from typing import Any
+
+
+class Loop:
+    """An event loop on a thread of its own, started when the first coroutine needs it."""
+
+    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """Run `coroutine` in the caller's context, and return its value or raise its error."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+    @cached_property
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        loop = asyncio.new_event_loop()
+        threading.Thread(target=loop.run_forever, name="emq-loop", daemon=True).start()
+        return loop

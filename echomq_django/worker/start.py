@@ -1,0 +1,76 @@
+"""From options to running processes: what is checked before, and what each forked process does."""
+
+import logging
+from collections.abc import Callable
+
+from django.db import connections
+
+from echomq_django.bus.queue import Queue, open_queue
+from echomq_django.connection import Bus, check_server, get_bus
+from echomq_django.exceptions import BusUnavailable
+from echomq_django.floor import dead_letters, outbox
+from echomq_django.worker.backoff import Reconnection
+from echomq_django.worker.board import Board
+from echomq_django.worker.child import Child
+from echomq_django.worker.config import WorkerConfig
+from echomq_django.worker.keeper import Keeper
+from echomq_django.worker.supervisor import Serve, Supervisor
+
+logger = logging.getLogger("echomq_django.worker")
+
+_FASTEST_S, _SLOWEST_S = 0.3, 5.0
+
+
+def run_worker(config: WorkerConfig, pause: Callable[[float], None]) -> int:
+    """Run a worker until it is told to stop; returns its exit code.
+
+    While the server is away it waits, with one log line, calling `pause(seconds)` between attempts. Raises `BusRefused`
+    and `UnsupportedServer` for a server that can't be used.
+    """
+    bus = get_bus(config.alias)
+    queues = _connect(bus, config)
+    _wait_for_server(bus, queues, pause)
+    connections.close_all()  # a forked connection would be shared
+    return Supervisor(config, queues, lambda alone: _child(config, alone), _keeper(config)).run()
+
+
+def _connect(bus: Bus, config: WorkerConfig) -> list[Queue]:
+    """Return the queues on a connection of this process. Its answers are worth nothing after a sixth of a lease."""
+    shortest = min(bus.settings.for_queue(name).lease for name, _ in config.queues)
+    client = bus.client(socket_timeout=min(_SLOWEST_S, max(_FASTEST_S, shortest / 6)))
+    return [Queue(client, bus.settings.prefix, name) for name, _ in config.queues]
+
+
+def _wait_for_server(bus: Bus, queues: list[Queue], pause: Callable[[float], None]) -> None:
+    reconnection = Reconnection()
+    while True:
+        try:
+            version = check_server(queues[0].client)
+            for queue in queues:
+                open_queue(queue, round(bus.settings.for_queue(queue.name).lease * 1000))
+        except BusUnavailable as error:
+            if not reconnection.waiting:
+                logger.error("waiting for the server at %s: %s", bus.address(), error)
+            pause(reconnection.failed())
+        else:
+            logger.info("connected to %s at %s", version, bus.address())
+            return
+
+
+def _child(config: WorkerConfig, alone: bool) -> Serve:
+    def serve(holder: str, board: Board, control: int) -> int:
+        bus = get_bus(config.alias)
+        client = bus.client()
+        queues = [Queue(client, bus.settings.prefix, name) for name, _ in config.queues]
+        return Child(config, queues, holder, board, control, alone=alone).run()
+
+    return serve
+
+
+def _keeper(config: WorkerConfig) -> Serve:
+    def serve(holder: str, board: Board, control: int) -> int:
+        bus = get_bus(config.alias)
+        mirrors = [lambda queue=queue: len(dead_letters.mirror(queue, config.alias)) for queue in bus.queues()]
+        return Keeper(config.alias, [*mirrors, lambda: outbox.relay(bus)], control).run()
+
+    return serve

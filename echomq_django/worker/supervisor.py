@@ -1,0 +1,242 @@
+"""The process that no job can touch: it keeps leases alive, recovers lost ones, and watches its children.
+
+One thread, and only the Redis side: no database connection, no handler, nothing that can hang for long.
+"""
+
+import logging
+import os
+import select
+import signal
+from collections.abc import Callable, Sequence
+
+from echomq_django.bus import queue as queues_
+from echomq_django.bus import recovery, schedule
+from echomq_django.bus.queue import Queue
+from echomq_django.bus.recovery import Recovered
+from echomq_django.exceptions import BusUnavailable
+from echomq_django.worker import leases
+from echomq_django.worker.backoff import Reconnection
+from echomq_django.worker.board import Board, boottime
+from echomq_django.worker.child import STOP
+from echomq_django.worker.config import WorkerConfig
+from echomq_django.worker.processes import Process, collect, fork
+
+logger = logging.getLogger("echomq_django.worker")
+
+_TICK_S = 0.25  # how soon a first lease in an empty hand is noticed
+_CHUNKS_PER_BEAT = 10
+_SHORT_LIFE_S, _SHORT_LIVES = 2.0, 10
+
+Serve = Callable[[str, Board, int], int]
+
+
+class Supervisor:
+    """Runs `config.processes` children and one keeper until told to stop.
+
+    `serve_child(alone)` and `serve_keeper` are what the forked processes do.
+    """
+
+    def __init__(
+        self,
+        config: WorkerConfig,
+        queues: Sequence[Queue],
+        serve_child: Callable[[bool], Serve],
+        serve_keeper: Serve,
+    ) -> None:
+        self._config, self._queues = config, queues
+        self._serve_child, self._serve_keeper = serve_child, serve_keeper
+        self._processes: list[Process] = []
+        self._estates: list[Process] = []  # dead processes whose jobs the server still believes to be held
+        self._wakeup = os.pipe()
+        self._beat_at = 0.0
+        self._spawn_at = 0.0
+        self._stop_at: float | None = None  # when the grace ends
+        self._short_lives = 0
+        self._handed_back = 0
+        self._suspects = False
+        self._server = Reconnection()
+
+    def run(self) -> int:
+        """Work until stopped; returns the exit code: 0 as asked, 1 gave up, 3 forced with jobs handed back."""
+        self._listen()
+        while not self._finished:
+            self._spawn()
+            try:
+                self._serve_leases()
+                if self._server.worked():
+                    logger.info("the server is back")
+                pause = _TICK_S
+            except BusUnavailable as error:
+                if not self._server.waiting:
+                    logger.error("the server is gone, trying again: %s", error)
+                pause = self._server.failed()
+            self._enforce_grace()
+            self._sleep(pause)
+            self._bury()
+        self._end_keeper()
+        if self._short_lives >= _SHORT_LIVES:
+            return 1
+        return 3 if self._handed_back else 0
+
+    def _serve_leases(self) -> None:
+        for process in self._processes:
+            leases.renew(process, self._queues)
+        for process in list(self._estates):
+            count = leases.take_back(process, self._queues, self._report)
+            if process.forced:
+                self._handed_back += count
+            self._estates.remove(process)
+            process.close()
+        if boottime() >= self._beat_at:
+            self._beat_at = boottime() + self._config.beat
+            self._beat()
+
+    def _beat(self) -> None:
+        passes = [self._recover(queue) for queue in self._queues]
+        self._suspects = any(one.suspects for one in passes)
+        if any(one.deaths for one in passes):
+            self._tell_keeper(b"mirror\n")
+        for queue in self._queues:
+            self._promote(queue)
+        if self._config.burst and self._stop_at is None and all(map(_is_drained, self._queues)):
+            logger.info("nothing is left to do")
+            self._stop()
+
+    def _recover(self, queue: Queue) -> Recovered:
+        for _ in range(_CHUNKS_PER_BEAT):
+            recovered = recovery.recover(queue, beat_ms=round(self._config.beat * 1000))
+            self._report(queue, recovered)
+            if not recovered.again:
+                break
+        return recovered
+
+    def _promote(self, queue: Queue) -> None:
+        for _ in range(_CHUNKS_PER_BEAT):
+            promoted = schedule.promote(queue)
+            if not promoted.again:
+                break
+        if promoted.next_due_ms is not None:
+            self._beat_at = min(self._beat_at, boottime() + promoted.next_due_ms / 1000)
+
+    def _report(self, queue: Queue, recovered: Recovered) -> None:
+        for kind, ids, words in (
+            ("stalled", recovered.stalled, "stalled and is back in line"),
+            ("died", recovered.died, "stalled once too often and is dead"),
+            ("suspect", recovered.suspect, "may have killed its process and will run alone"),
+            ("unstarted", recovered.unstarted, "had not started and is back in line"),
+        ):
+            for job_id in ids:
+                logger.warning("job %s in %s %s", job_id, queue.name, words)
+                self._tell_keeper(f"{kind} {queue.name} {job_id}\n".encode())
+        self._suspects = self._suspects or bool(recovered.suspect)
+        if recovered.died:
+            self._tell_keeper(b"mirror\n")
+
+    def _spawn(self) -> None:
+        if not self._of("keeper"):
+            self._start("keeper", 1, self._serve_keeper)
+        if self._stop_at is not None or boottime() < self._spawn_at:
+            return
+        while len(self._of("child")) < self._config.processes:
+            self._start("child", self._config.threads, self._serve_child(False))
+        if self._suspects and not self._of("alone"):
+            self._suspects = False
+            self._start("alone", 1, self._serve_child(True))
+
+    def _start(self, kind: str, threads: int, serve: Serve) -> None:
+        self._processes.append(fork(kind, threads, serve, self._processes + self._estates))
+
+    def _bury(self) -> None:
+        for pid, status in collect():
+            process = next((one for one in self._processes if one.pid == pid), None)
+            if process is None:
+                continue
+            self._processes.remove(process)
+            self._estates.append(process)
+            if status and not process.forced:
+                running = ", ".join(one.job_id for one in process.board.running()) or "nothing"
+                logger.warning("%s %d died (%s) while running %s", process.kind, pid, _cause(status), running)
+            self._note_life(process, status)
+
+    def _note_life(self, process: Process, status: int) -> None:
+        short = status != 0 and boottime() - process.started_at < _SHORT_LIFE_S
+        if not short or any(process.board.running()):
+            self._short_lives = 0
+            return
+        self._short_lives += 1
+        self._spawn_at = boottime() + min(5.0, 0.1 * 2**self._short_lives)
+        if self._short_lives >= _SHORT_LIVES:
+            logger.error("%d processes in a row died at their start: giving up", self._short_lives)
+            self._stop()
+
+    def _listen(self) -> None:
+        for end in self._wakeup:
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(self._wakeup[1], warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self._stop())
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+
+    def _stop(self) -> None:
+        """The first time: finish what runs within the grace. The second time: hand it back now."""
+        if self._stop_at is None:
+            self._stop_at = boottime() + self._config.grace
+            logger.info("stopping: %s s for the jobs that run", self._config.grace)
+            for process in self._of("child") + self._of("alone"):
+                process.say(STOP)
+        else:
+            self._stop_at = boottime()
+
+    def _enforce_grace(self) -> None:
+        if self._stop_at is not None and boottime() >= self._stop_at:
+            for process in (one for one in self._of("child") + self._of("alone") if not one.forced):
+                logger.warning("child %d did not finish in time: its jobs are handed back", process.pid)
+                process.kill()
+
+    def _sleep(self, pause: float) -> None:
+        until = [self._beat_at - boottime(), *([self._stop_at - boottime()] if self._stop_at is not None else [])]
+        longest = max(0.0, min(pause, *until)) if not self._server.waiting else pause
+        if select.select([self._wakeup[0]], [], [], longest)[0]:
+            os.read(self._wakeup[0], 4096)
+
+    @property
+    def _finished(self) -> bool:
+        return self._stop_at is not None and not (self._of("child") or self._of("alone") or self._estates_worth_a_wait)
+
+    @property
+    def _estates_worth_a_wait(self) -> bool:
+        # If the server does not come back within the grace, recovery by lease time does the rest.
+        return bool(self._estates) and self._stop_at is not None and boottime() < self._stop_at + 5
+
+    def _end_keeper(self) -> None:
+        for process in self._of("keeper"):
+            process.say(b"stop\n")
+            if not _ended_within(process.pid, 10.0):
+                logger.warning("the keeper does not stop: it is ended")
+                process.kill()
+
+    def _tell_keeper(self, word: bytes) -> None:
+        for process in self._of("keeper"):
+            process.say(word)
+
+    def _of(self, kind: str) -> list[Process]:
+        return [process for process in self._processes if process.kind == kind]
+
+
+def _is_drained(queue: Queue) -> bool:
+    counts = queues_.count(queue)
+    return not (counts.pending or counts.active or counts.suspect or counts.next_due_ms == 0)
+
+
+def _cause(status: int) -> str:
+    code = os.waitstatus_to_exitcode(status)
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def _ended_within(pid: int, seconds: float) -> bool:
+    deadline = boottime() + seconds
+    while boottime() < deadline:
+        if os.waitpid(pid, os.WNOHANG)[0]:
+            return True
+        select.select([], [], [], 0.02)
+    return False

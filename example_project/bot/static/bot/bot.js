@@ -1,0 +1,120 @@
+// Keeps the page live: once a second it fetches the parts that the server rendered and changes only what differs.
+const POLL_MS = 1000;
+const SLOWEST_MS = 10000;
+const TICK_MS = 100;
+
+const live = document.getElementById("live");
+let serverNow = Number(document.body.dataset.now);
+let receivedAt = performance.now();
+let pause = POLL_MS;
+let timer = 0;
+
+function morph(current, next) {
+  if (current.isEqualNode(next)) return;
+  for (const { name, value } of next.attributes) {
+    if (current.getAttribute(name) !== value) current.setAttribute(name, value);
+  }
+  for (const { name } of [...current.attributes]) {
+    if (!next.hasAttribute(name)) current.removeAttribute(name);
+  }
+  // The text of a countdown is tick()'s.
+  if (!current.dataset.until) morphChildren(current, next);
+}
+
+function morphChildren(parent, next) {
+  const keyed = new Map([...parent.children].filter((child) => child.dataset.key).map((child) => [child.dataset.key, child]));
+  let place = parent.firstChild;
+  for (const wanted of [...next.childNodes]) {
+    const match = wanted.dataset?.key ? keyed.get(wanted.dataset.key) : isAlike(place, wanted) && place;
+    if (!match) {
+      parent.insertBefore(wanted, place);
+      continue;
+    }
+    if (match === place) place = place.nextSibling;
+    else parent.insertBefore(match, place);
+    if (match.nodeType === Node.ELEMENT_NODE) morph(match, wanted);
+    else if (match.data !== wanted.data) match.data = wanted.data;
+  }
+  while (place) {
+    const gone = place;
+    place = place.nextSibling;
+    gone.remove();
+  }
+}
+
+function isAlike(node, wanted) {
+  return node?.nodeName === wanted.nodeName && !node.dataset?.key;
+}
+
+function show(name, source) {
+  const part = document.querySelector(`[data-part="${name}"]`);
+  const next = part.cloneNode(false);
+  next.innerHTML = source;
+  morph(part, next);
+}
+
+function setClock(now) {
+  serverNow = Number(now);
+  receivedAt = performance.now();
+}
+
+function tick() {
+  const now = serverNow + performance.now() - receivedAt;
+  for (const element of document.querySelectorAll("[data-until]")) {
+    const left = Math.max(0, element.dataset.until - now) / 1000;
+    if (element instanceof HTMLProgressElement) element.value = left;
+    else element.textContent = `${left.toFixed(1)} s`;
+  }
+}
+
+async function poll() {
+  try {
+    const response = await fetch(document.body.dataset.state, { signal: AbortSignal.timeout(5000) });
+    if (!response.ok) throw new Error(response.statusText);
+    const state = await response.json();
+    setClock(state.now);
+    Object.entries(state.parts).forEach(([name, source]) => show(name, source));
+    tick();
+    pause = POLL_MS;
+    say("live", "Live");
+  } catch {
+    pause = Math.min(pause * 2, SLOWEST_MS);
+    say("lost", "No answer from the server. Trying again.");
+  }
+  schedule();
+}
+
+function schedule() {
+  clearTimeout(timer);
+  if (!document.hidden) timer = setTimeout(poll, pause);
+}
+
+function say(status, text) {
+  if (live.dataset.status === status) return;
+  live.dataset.status = status;
+  live.textContent = text;
+}
+
+async function send(event) {
+  event.preventDefault();
+  const form = event.target;
+  try {
+    const response = await fetch(form.action, { method: "POST", body: new FormData(form, event.submitter) });
+    if (!response.ok) throw new Error(response.statusText);
+    const page = new DOMParser().parseFromString(await response.text(), "text/html");
+    setClock(page.body.dataset.now);
+    page.querySelectorAll("[data-part]").forEach((part) => show(part.dataset.part, part.innerHTML));
+    schedule();
+  } catch {
+    say("lost", "That did not reach the server. Reload the page and try again.");
+  }
+}
+
+document.addEventListener("submit", send);
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) say("paused", "Paused");
+  else poll();
+});
+setInterval(tick, TICK_MS);
+say("live", "Live");
+schedule();

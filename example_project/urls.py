@@ -1,0 +1,9 @@
+"""The bot's page, and the admin."""
+
+from django.contrib import admin
+from django.urls import include, path
+
+urlpatterns = [
+    path("admin/", admin.site.urls),
+    path("", include("example_project.bot.urls")),
+]

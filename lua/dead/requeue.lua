@@ -1,0 +1,50 @@
+#!lua flags=allow-oom
+-- requeue: Gives a dead job a new life with new budgets, from what the database knows of it.
+-- KEYS[1] pending  ZSET    id -> order
+-- KEYS[2] lanes    ZSET    lane -> turn
+-- KEYS[3] dead     ZSET    id -> time of death in ms
+-- KEYS[4] meta     HASH    protocol
+-- KEYS[5] wake     LIST    at most one token
+-- KEYS[6] events   STREAM  off the happy path
+-- KEYS[7] row      STRING
+-- ARGV[1] base         prefix of the queue's keys
+-- ARGV[2] id           JOB id
+-- ARGV[3] death key    fence:nonce of the lease that died
+-- ARGV[4] lane         '' or a lane's name
+-- ARGV[5] priority     0 to 200
+-- ARGV[6] max_stalled  65535 = unbounded
+-- ARGV[7] lease        ms
+-- ARGV[8] flags        bits
+-- ARGV[9] attempts     claims so far
+-- ARGV[10] deaths      deaths so far
+-- ARGV[11] enqueued_at server ms
+-- ARGV[12] body        task NUL alias NUL headers NUL options NUL payload
+-- Returns 1 | 0: 0 = the job lives, is done, or died once more since
+local pending, lanes, dead, meta, wake, events, key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local base, id, lane, body = ARGV[1], ARGV[2], ARGV[4], ARGV[12]
+--- @include clock
+--- @include protocol
+--- @include row
+--- @include order
+--- @include death_key
+--- @include lanes
+--- @include wake
+--- @include event
+
+local row, why = read_row(key)
+if why ~= 'missing' and not (row and row.state == 'd' and death_key(row) == ARGV[3]) then return 0 end
+redis.call('EXISTS', lane_key(lane))
+redis.call('EXISTS', dead)
+
+local priority, fence = tonumber(ARGV[5]), tonumber(string.match(ARGV[3], '^%d+') or 0)
+local order = order_of(priority, now)
+event('requeued', id, fence, ARGV[3])
+redis.call('ZREM', dead, id)
+redis.call('SET', key,
+  struct.pack(IS, ROW_VERSION, priority, ARGV[6], ARGV[7], #body, ARGV[11], #lane) .. lane .. body
+    .. struct.pack(STANDS, 'p', ARGV[8], order)
+    .. struct.pack(LIFE, ARGV[9], 0, 0, ARGV[10], fence, 0, NO_NONCE, string.rep(' ', 40)))
+to_lane(lane, id, order)
+if not protocol then redis.call('HSET', meta, 'protocol', PROTOCOL) end
+wake_one()
+return 1

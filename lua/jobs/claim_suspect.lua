@@ -1,0 +1,46 @@
+#!lua flags=allow-oom
+-- claim_suspect: Leases the oldest suspect to a holder that runs nothing else.
+-- KEYS[1] suspect  ZSET    id -> order
+-- KEYS[2] active   ZSET    id -> lease deadline in ms
+-- KEYS[3] hand     SET     ids that the holder has
+-- KEYS[4] meta     HASH    protocol
+-- KEYS[5] events   STREAM  off the happy path
+-- ARGV[1] base     prefix of the queue's keys
+-- ARGV[2] holder   1 to 40 characters
+-- ARGV[3] nonce    8 bytes, new for each claim
+-- ARGV[4] again    1: the reply to this nonce was lost
+-- Returns {id, row} or {}
+local suspect, active, hand, meta, events, base = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], ARGV[1]
+--- @include clock
+--- @include protocol
+--- @include row
+--- @include lease
+--- @include again
+--- @include event
+
+if ARGV[4] == '1' then
+  local before = claimed_before(ARGV[3])
+  if #before > 0 then return before end
+end
+
+local id, row
+local lost = {}
+for _, candidate in ipairs(redis.call('ZRANGE', suspect, 0, 9)) do
+  local found, why = read_row(base .. 'job:' .. candidate)
+  if found then
+    id, row = candidate, found
+    break
+  end
+  -- A row of a newer release waits here for a worker that can read it.
+  if why ~= 'newer' then lost[#lost + 1] = { candidate, why } end
+end
+redis.call('EXISTS', hand)
+redis.call('EXISTS', active)
+
+for _, pair in ipairs(lost) do
+  redis.call('ZREM', suspect, pair[1])
+  event('lost', pair[1], 0, pair[2])
+end
+if not row then return {} end
+redis.call('ZREM', suspect, id)
+return lease({ id }, { row }, ARGV[2], ARGV[3], 1)

@@ -1,0 +1,34 @@
+#!lua flags=allow-oom
+-- discard: Takes a job that nobody holds out of the queue for good.
+-- KEYS[1] pending    ZSET    id -> order
+-- KEYS[2] lanes      ZSET    lane -> turn
+-- KEYS[3] scheduled  ZSET    id -> due in ms
+-- KEYS[4] suspect    ZSET    id -> order
+-- KEYS[5] dead       ZSET    id -> time of death in ms
+-- KEYS[6] events     STREAM  off the happy path
+-- KEYS[7] row        STRING
+-- KEYS[8] meta       HASH    protocol
+-- ARGV[1] base       prefix of the queue's keys
+-- ARGV[2] id         JOB id
+-- Returns 1 | 0 | -1: discarded, in someone's hands, no such job
+local pending, lanes, scheduled, suspect, dead, events, meta =
+  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[8]
+local base, id = ARGV[1], ARGV[2]
+--- @include protocol
+--- @include row
+--- @include lanes
+--- @include event
+
+local row = read_row(KEYS[7])
+if not row then return -1 end
+if row.state == 'a' then return 0 end
+redis.call('EXISTS', lane_key(row.lane))
+
+event('discarded', id, row.fence, row.state)
+if row.state == 'p' then
+  out_of_lane(row.lane, id)
+else
+  redis.call('ZREM', ({ s = scheduled, u = suspect, d = dead })[row.state], id)
+end
+redis.call('DEL', KEYS[7])
+return 1

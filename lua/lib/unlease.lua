@@ -1,0 +1,44 @@
+-- Takes jobs out of hands that lost them. Needs `base`, `active`, `suspect`, `dead`, `events` and the fragments
+-- `row`, `lanes`, `event`. A nonce that is wiped can never finish the job again.
+local function take_back(id, row)
+  redis.call('ZREM', active, id)
+  redis.call('SREM', base .. 'hand:' .. row.holder, id)
+  row.flags = row.flags - row.flags % 2
+end
+
+local function hand_back(id, row, kind)
+  take_back(id, row)
+  event(kind, id, row.fence, row.holder)
+  row.state, row.nonce = 'p', NO_NONCE
+  write_row(row)
+  to_lane(row.lane, id, row.order)
+end
+
+local function to_suspects(id, row, kind)
+  take_back(id, row)
+  event(kind, id, row.fence, row.holder)
+  row.state, row.nonce = 'u', NO_NONCE
+  write_row(row)
+  redis.call('ZADD', suspect, row.order, id)
+end
+
+-- Charges a stall. The last one before death is run alone, so that only the job that kills can die of it.
+-- Returns 'stalled' or 'died'.
+local function stall(id, row)
+  row.stalled = math.min(row.stalled + 1, 65535)
+  if row.max_stalled == UNBOUNDED or row.stalled < row.max_stalled - 1 then
+    hand_back(id, row, 'stalled')
+    return 'stalled'
+  end
+  if row.stalled < row.max_stalled then
+    to_suspects(id, row, 'stalled')
+    return 'stalled'
+  end
+  take_back(id, row)
+  event('died', id, row.fence, 'stalled')
+  row.state, row.deaths = 'd', row.deaths + 1
+  local behind = string.sub(row.raw, row.at + STANDS_SIZE + LIFE_SIZE + 1)
+  write_row_with_error(row, 'stalled' .. (string.match(behind, '%z.*') or '\0\0\0'))
+  redis.call('ZADD', dead, now, id)
+  return 'died'
+end

@@ -1,0 +1,48 @@
+#!lua flags=allow-oom
+-- promote: Moves jobs that are due from the schedule to their lanes.
+-- KEYS[1] scheduled  ZSET    id -> due in ms
+-- KEYS[2] pending    ZSET    id -> order
+-- KEYS[3] lanes      ZSET    lane -> turn
+-- KEYS[4] wake       LIST    at most one token
+-- KEYS[5] events     STREAM  off the happy path
+-- KEYS[6] meta       HASH    protocol
+-- ARGV[1] base       prefix of the queue's keys
+-- ARGV[2] limit      jobs at most
+-- Returns {again (1: the limit was reached), promoted, ms until the next is due (-1: none)}
+local scheduled, pending, lanes, wake, events, meta = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local base, limit = ARGV[1], tonumber(ARGV[2])
+--- @include clock
+--- @include protocol
+--- @include row
+--- @include lanes
+--- @include wake
+--- @include event
+
+local due = redis.call('ZRANGEBYSCORE', scheduled, '-inf', now, 'LIMIT', 0, limit)
+local rows, reasons = {}, {}
+for n, id in ipairs(due) do
+  rows[n], reasons[n] = read_row(base .. 'job:' .. id)
+  if rows[n] then redis.call('EXISTS', lane_key(rows[n].lane)) end
+end
+
+local promoted = 0
+for n, id in ipairs(due) do
+  local row = rows[n]
+  -- A pending row was put here by a worker of an older release that could not read it.
+  if row and (row.state == 's' or row.state == 'p') then
+    redis.call('ZREM', scheduled, id)
+    row.state = 'p'
+    write_row(row)
+    to_lane(row.lane, id, row.order)
+    promoted = promoted + 1
+  elseif reasons[n] == 'newer' then
+    redis.call('ZADD', scheduled, now + 30000, id)
+  else
+    redis.call('ZREM', scheduled, id)
+    event('lost', id, 0, row and row.state or reasons[n])
+  end
+end
+
+if promoted > 0 then wake_one() end
+local next_due = redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2]
+return { #due == limit and 1 or 0, promoted, next_due and math.max(0, tonumber(next_due) - now) or -1 }

@@ -1,0 +1,117 @@
+"""After an outage or a step of the clock every lease looks expired: holders get the time to renew first."""
+
+import pytest
+
+from echomq_django.bus import jobs
+from echomq_django.bus.queue import open_queue
+from echomq_django.bus.recovery import recover
+from tests.bus.scenes import LEASE, SOON, W1, active, expire, server_ms
+from tests.bus.view import changes
+
+GRACE = LEASE // 3 + 1000
+
+
+def last_pass(queue, ago_ms):
+    queue.client.hset(queue.keys.meta, "last_pass", server_ms(queue) - ago_ms)
+
+
+def expired(queue, number=1):
+    rows = active(queue, number)
+    expire(queue, *rows)
+    return rows
+
+
+def test_nothing_is_taken_in_the_first_pass_after_an_outage(queue):
+    expired(queue, 3)
+    last_pass(queue, LEASE)
+    with changes(queue) as changed:
+        recovered = recover(queue)
+    assert (recovered.stalled, recovered.died, recovered.unstarted) == ([], [], [])
+    assert GRACE - 1000 < recovered.grace_ms <= GRACE
+    assert changed.keys() == {"meta"}
+
+
+def test_the_very_first_pass_waits_too(queue):
+    expired(queue)
+    queue.client.hdel(queue.keys.meta, "last_pass")
+    assert recover(queue).grace_ms > 0
+
+
+def test_the_grace_goes_on_in_the_passes_that_follow(queue):
+    expired(queue)
+    last_pass(queue, LEASE)
+    first, second = recover(queue), recover(queue)
+    assert second.stalled == []
+    assert 0 < second.grace_ms <= first.grace_ms
+
+
+def test_a_lease_that_is_renewed_in_the_grace_is_never_taken(queue):
+    renewed, silent = expired(queue, 2)
+    last_pass(queue, LEASE)
+    recover(queue)
+    jobs.extend(queue, W1)
+    queue.client.zadd(queue.keys.active, {silent.job_id: server_ms(queue) - 1})
+    queue.client.hset(queue.keys.meta, "grace_until", server_ms(queue) - 1)
+    assert recover(queue).stalled == [silent.job_id]
+    assert queue.client.zrange(queue.keys.active, 0, -1) == [renewed.job_id.encode()]
+
+
+@pytest.mark.parametrize("beat_ms", [1000, 5000])
+def test_a_beat_that_comes_late_is_no_outage(queue, beat_ms):
+    (row,) = expired(queue)
+    last_pass(queue, max(3 * beat_ms, LEASE // 3) - 500)
+    assert recover(queue, beat_ms=beat_ms).stalled == [row.job_id]
+
+
+@pytest.mark.parametrize("beat_ms", [1000, 5000])
+def test_a_beat_that_comes_too_late_is_an_outage(queue, beat_ms):
+    expired(queue)
+    last_pass(queue, max(3 * beat_ms, LEASE // 3) + 500)
+    assert recover(queue, beat_ms=beat_ms).grace_ms > 0
+
+
+def test_the_lease_of_the_queue_decides_how_long_the_grace_is(queue):
+    open_queue(queue, 300_000)
+    last_pass(queue, 99_000)
+    assert recover(queue).grace_ms == 0
+    last_pass(queue, 101_000)
+    assert 100_000 < recover(queue).grace_ms <= 101_000
+
+
+def test_a_clock_that_stepped_back_costs_nobody_a_lease_and_holds_nobody_for_ever(queue):
+    rows = active(queue, 3)
+    step = 3_600_000
+    queue.client.zadd(queue.keys.active, {row.job_id: server_ms(queue) + step + LEASE for row in rows})
+    last_pass(queue, -step)
+    with changes(queue) as changed:
+        recovered = recover(queue)
+    assert recovered.grace_ms > 0
+    assert changed.keys() == {"meta", "active"}
+    now = server_ms(queue)
+    assert all(now < deadline <= now + LEASE for deadline in changed["active"].values())
+
+
+def test_a_grace_that_began_before_the_clock_stepped_back_does_not_last_for_ever(queue):
+    queue.client.hset(queue.keys.meta, "grace_until", server_ms(queue) + 3_600_000)
+    last_pass(queue, -3_600_000)
+    assert recover(queue).grace_ms <= GRACE
+
+
+def test_each_lease_is_shortened_to_its_own_length(queue):
+    (short,), (long,) = active(queue, lease_ms=1000), active(queue, lease_ms=SOON)
+    queue.client.zadd(queue.keys.active, {short.job_id: server_ms(queue) + 2 * SOON}, xx=True)
+    last_pass(queue, -60_000)
+    with changes(queue) as changed:
+        recover(queue)
+    assert changed["active"][short.job_id] <= server_ms(queue) + 1000
+    assert changed["active"][long.job_id] == long.claimed_at + SOON
+
+
+def test_a_crowd_is_shortened_chunk_by_chunk(queue):
+    rows = active(queue, 50)
+    queue.client.zadd(queue.keys.active, {row.job_id: server_ms(queue) + 3_600_000 for row in rows})
+    last_pass(queue, -3_600_000)
+    for _ in range(4):
+        recover(queue, limit=20)
+    latest = max(score for _, score in queue.client.zrange(queue.keys.active, 0, -1, withscores=True))
+    assert latest <= server_ms(queue) + LEASE
