@@ -1,5 +1,6 @@
 # Each target sets up what it needs; `make help` lists them.
 PYTHON ?= python3
+BENCH ?= rows
 BIN := .venv/bin
 DEMO := .venv/.demo
 DEVELOP := .venv/.develop
@@ -24,8 +25,8 @@ check: $(DEVELOP) ## Check style, types, import rules, Lua scripts and migration
 	@$(BIN)/python -m pytest -q tests/unit/test_lua_sources.py
 	@EMQ_TEST_DATABASE_URL=sqlite:// $(BIN)/python -m django makemigrations --check --dry-run --settings=tests.settings
 
-bench: $(DEVELOP) ## Measure the throughput of the queue
-	@$(BIN)/python -m tests.bench
+bench: $(DEVELOP) ## Measure; BENCH names a module of tests/bench
+	@$(BIN)/python -m tests.bench.$(BENCH)
 
 clean: ## Remove the environment and everything that was built
 	@rm -rf .venv .demo build dist site .coverage* .*_cache .hypothesis

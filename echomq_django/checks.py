@@ -111,7 +111,7 @@ def _ask(client: redis.Redis, command: str, what: str) -> Mapping[str, Any]:
 
 def _server(entry: Mapping[str, Any]) -> tuple[Any, ...] | None:
     try:
-        url: Mapping[str, Any] = parse_url(location(entry))  # type: ignore[no-untyped-call]
+        url: Mapping[str, Any] = parse_url(location(entry))
     except (KeyError, ValueError, TypeError, AttributeError, StopIteration):
         return None
     host = url.get("host", "localhost").replace("localhost", "127.0.0.1")

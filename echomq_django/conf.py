@@ -145,10 +145,8 @@ def _per_queue(where: str, options: Mapping[str, Any], found: Settings) -> Mappi
 
 
 def _queue_names(where: str, names: Any) -> tuple[str, ...]:
-    if not isinstance(names, list | tuple | set | frozenset) or not names:
-        raise ImproperlyConfiguredQueue(
-            f"{where} = {names!r}: must list at least one queue, because workers need names"
-        )
+    if not isinstance(names, list | tuple | set | frozenset) or not names or not all(isinstance(n, str) for n in names):
+        raise ImproperlyConfiguredQueue(f"{where} = {names!r}: must list at least one queue by its name, for workers")
     return tuple(sorted(names) if isinstance(names, set | frozenset) else dict.fromkeys(names))
 
 
@@ -157,7 +155,7 @@ def _check_names(where: str, found: Settings) -> None:
     for name in found.queues:
         try:
             Keyspace(found.prefix, name)
-        except (InvalidName, TypeError) as error:
+        except InvalidName as error:
             raise ImproperlyConfiguredQueue(f"{where}: {error}") from error
         other = by_bits.setdefault(queue_bits(name), name)
         if other != name:

@@ -33,7 +33,6 @@ if TYPE_CHECKING or django.VERSION >= (6, 0):
         task_started,
     )
     from django.tasks.signals import logger as framework_logger
-    from django.utils.json import normalize_json
 else:
     try:
         from django_tasks import DEFAULT_TASK_BACKEND_ALIAS, DEFAULT_TASK_QUEUE_NAME, TaskResultStatus, task_backends
@@ -55,7 +54,6 @@ else:
         task_started,
     )
     from django_tasks.signals import logger as framework_logger
-    from django_tasks.utils import normalize_json
 
 if not TYPE_CHECKING:
     # The type stubs have these three generic in [P, R]; at run time each Django has it differently.
@@ -94,7 +92,6 @@ __all__ = [
     "log_task_enqueued",
     "log_task_finished",
     "log_task_started",
-    "normalize_json",
     "task_backends",
     "task_enqueued",
     "task_finished",

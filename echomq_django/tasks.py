@@ -1,6 +1,6 @@
 """`@task`, the Task class with the options of the queue, and the way from a path back to its task."""
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from enum import Enum
@@ -102,6 +102,7 @@ class TaskOptions:
 
 
 _OPTIONS = frozenset(entry.name for entry in fields(TaskOptions))
+_PLACE = ("priority", "queue_name", "run_after", "backend")
 _KNOWN = _OPTIONS | {"priority", "queue_name", "backend"}
 _NO_OPTIONS = TaskOptions()
 
@@ -115,7 +116,10 @@ class Task(BaseTask[P, R]):
     plan: Any = field(default=None, init=False, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (self.module_path, self._changes(resolve(self.module_path)))
+        # As a path and what `using()` changed, since a function given as lane or backoff can't be pickled.
+        original = resolve(self.module_path)
+        options = _differences(self.options, original.options, _OPTIONS)
+        return _restore, (self.module_path, _differences(self, original, _PLACE), options)
 
     def using(
         self,
@@ -127,10 +131,11 @@ class Task(BaseTask[P, R]):
         **options: Unpack[Options],
     ) -> "Task[P, R]":
         """Return this task with other defaults: Django's four, and every option that `@task` takes."""
-        _refuse_code(options)
         given = {"priority": priority, "queue_name": queue_name, "run_after": run_after, "backend": backend}
         changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-        return replace(self, options=self.options.merged(options), **changes)
+        merged = self.options.merged(options)
+        _refuse_code(options)
+        return replace(self, options=merged, **changes)
 
     if TYPE_CHECKING:
 
@@ -141,10 +146,6 @@ class Task(BaseTask[P, R]):
         def get_result(self, result_id: str) -> TaskResult[P, R]: ...
 
         async def aget_result(self, result_id: str) -> TaskResult[P, R]: ...
-
-    def _changes(self, original: "Task[..., Any]") -> dict[str, Any]:
-        names = ("priority", "queue_name", "run_after", "backend", "options")
-        return {name: getattr(self, name) for name in names if getattr(self, name) != getattr(original, name)}
 
 
 class Decorator(Protocol):
@@ -253,8 +254,13 @@ def placed(task: Task[..., Any], *, backend: str, queue_name: str, priority: int
         return task
 
 
-def _restore(path: str, changes: dict[str, Any]) -> Task[..., Any]:
-    return replace(resolve(path), **changes)
+def _differences(one: object, other: object, names: Iterable[str]) -> dict[str, Any]:
+    return {name: getattr(one, name) for name in names if getattr(one, name) != getattr(other, name)}
+
+
+def _restore(path: str, changes: dict[str, Any], options: dict[str, Any]) -> Task[..., Any]:
+    task = resolve(path)
+    return replace(task, options=task.options.merged(options), **changes) if changes or options else task
 
 
 def _refuse_code(options: Mapping[str, Any]) -> None:

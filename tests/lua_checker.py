@@ -12,8 +12,10 @@ from echomq_django.bus.scripts import expand, fragment
 GLOBALS = frozenset(
     re.findall(
         r"\w+",
-        "ARGV KEYS assert bit cjson cmsgpack error ipairs math next pairs pcall redis select string struct table tonumber"
-        " tostring type unpack",
+        """
+        ARGV KEYS assert bit cjson cmsgpack error ipairs math next pairs pcall redis select string struct table tonumber
+        tostring type unpack
+        """,
     )
 )
 TYPES = frozenset({"HASH", "LIST", "SET", "STREAM", "STRING", "ZSET"})

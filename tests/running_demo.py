@@ -24,8 +24,10 @@ class RunningDemo:
 
     def __init__(self, *options: str) -> None:
         command = [sys.executable, str(MANAGE), "demo", "--port", "0", *options]
+        # The settings of the suite are not the demo's.
+        environment = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
         self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
         )
         self.output = ""
         try:
@@ -59,8 +61,8 @@ class RunningDemo:
 
     def stop(self, number: signal.Signals = signal.SIGINT) -> int:
         """Send a signal, wait for the end, and return the exit code."""
-        if self.process.poll() is None:
-            self.process.send_signal(number)
+        self.process.send_signal(number)
+        if self.process.stdout and not self.process.stdout.closed:
             rest, _ = self.process.communicate(timeout=PATIENCE)
             self.output += rest
         return self.process.returncode

@@ -54,7 +54,7 @@ def confirm(model_admin: admin.ModelAdmin[DeadJob], request: HttpRequest, act: A
         "hidden": _hidden(request, act, pks) if from_list else [],
         "back": reverse("admin:echomq_django_deadjob_changelist", current_app=model_admin.admin_site.name),
     }
-    request.current_app = model_admin.admin_site.name  # type: ignore[attr-defined]
+    request.current_app = model_admin.admin_site.name
     return TemplateResponse(request, "admin/echomq_django/deadjob/confirm.html", context)
 
 
@@ -108,7 +108,7 @@ def _log(
         return
     ids = ", ".join(rows.values_list("job_id", flat=True)[:_LOGGED_IDS]) if len(pks) <= _LOGGED_IDS else ""
     LogEntry.objects.create(
-        user_id=request.user.pk,
+        user_id=str(request.user.pk),
         content_type_id=ContentType.objects.get_for_model(DeadJob).pk,
         object_repr=ngettext("%(count)d dead job", "%(count)d dead jobs", changed) % {"count": changed},
         action_flag=CHANGE,

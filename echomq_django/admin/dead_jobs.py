@@ -155,14 +155,20 @@ class DeadJobAdmin(DeadJobModelAdmin):
         return super().changelist_view(request, extra_context)
 
     def render_change_form(
-        self, request: HttpRequest, context: dict[str, Any], *args: Any, obj: DeadJob | None = None, **kwargs: Any
+        self,
+        request: HttpRequest,
+        context: dict[str, Any],
+        add: bool = False,
+        change: bool = False,
+        form_url: str = "",
+        obj: DeadJob | None = None,
     ) -> HttpResponse:
         """Add the acts that are possible now, and the other deaths of the job."""
         if obj is not None:
             others = DeadJob.objects.using(obj._state.db).filter(job_id=obj.job_id).exclude(pk=obj.pk)
             rows = others.defer(*_BIG_FIELDS).order_by("-died_at")[: _OTHER_DEATHS + 1]
             context.update(acts=list(self._possible(request, obj)), other_deaths=rows, shown_deaths=_OTHER_DEATHS)
-        return super().render_change_form(request, context, *args, obj=obj, **kwargs)
+        return super().render_change_form(request, context, add, change, form_url, obj)
 
     def act_view(self, request: HttpRequest, object_id: str, act: Act) -> HttpResponse:
         """Do one thing to one dead job and go back to its page."""

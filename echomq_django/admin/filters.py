@@ -24,14 +24,14 @@ class RecentValues(admin.SimpleListFilter):
 
     def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> Iterable[tuple[str, str]]:
         """Return the choices in alphabetical order; all filters of a page share one query."""
-        column = _COLUMNS.index(self.parameter_name)
+        column = _COLUMNS.index(str(self.parameter_name))
         values = {row[column] for row in _recent(request, model_admin)} | {self.value()}
         return [(value, value) for value in sorted(filter(None, values))]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[DeadJob]) -> QuerySet[DeadJob]:
         """Return the rows with the chosen value."""
         value = self.value()
-        return queryset.filter(**{self.parameter_name: escaped(value)}) if value else queryset
+        return queryset.filter(**{str(self.parameter_name): escaped(value)}) if value else queryset
 
 
 class QueueFilter(RecentValues):

@@ -73,7 +73,7 @@ class LeaseList(ChangeList):
         """Return the rows after each filter; there is nothing to search, order or look up."""
         self.filter_specs, self.has_filters, _rest, _duplicates, self.has_active_filters = self.get_filters(request)
         self.clear_all_filters_qs = self.get_query_string(remove=list(self.get_filters_params()))
-        rows = self.root_queryset
+        rows: Any = self.root_queryset
         for spec in self.filter_specs:
             rows = spec.queryset(request, rows)
         return rows
@@ -82,7 +82,8 @@ class LeaseList(ChangeList):
         """Read one page, and show what kept the server from answering."""
         super().get_results(request)
         self.result_list = list(self.result_list)
-        for problem in dict.fromkeys(self.root_queryset.problems):
+        rows: Any = self.queryset
+        for problem in dict.fromkeys(rows.problems):
             messages.error(request, problem)
 
 

@@ -86,7 +86,7 @@ class LeaseRows:
         ]
 
     def _ranges(self, start: int, stop: int) -> Iterator[tuple[Source, int, int]]:
-        """Cut the ranks `start` to `stop` of the whole list into ranks of each queue, where overdue leases come first."""
+        """Cut the ranks of the whole list into ranks of each queue, where overdue leases come first."""
         before = 0
         for source in self._sources:
             first, last = max(start - before, 0), min(stop - before, source.count) - 1

@@ -16,7 +16,9 @@ _BLOCK_LIMIT = 65_536
 
 def moment(instant: datetime | None) -> str:
     """Return an instant in the reader's language and time zone, as text."""
-    return str(formats.localize(timezone.template_localtime(instant))) if instant else ""
+    if instant is None:
+        return ""
+    return str(formats.localize(timezone.localtime(instant) if timezone.is_aware(instant) else instant))
 
 
 def instant(value: datetime | None) -> str:

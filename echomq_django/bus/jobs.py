@@ -173,8 +173,8 @@ def die(queue: Queue, holder: str, ends: Sequence[Death]) -> list[Verdict]:
 def discard(queue: Queue, job_id: str) -> Verdict:
     """Take a job that nobody holds out of the queue for good; STALE means that somebody holds it."""
     keys = queue.keys
-    names = [keys.pending, keys.lanes, keys.scheduled, keys.suspect, keys.dead, keys.events, keys.job(job_id)]
-    names += [keys.meta]
+    names = [keys.pending, keys.lanes, keys.scheduled, keys.suspect, keys.dead, keys.events, keys.meta]
+    names += [keys.job(job_id)]
     return Verdict(queue.run(_DISCARD, names, [keys.base, job_id]))
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 _SEPARATOR = b"\0"
+_DEFAULT_ALIAS = "default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,25 +13,26 @@ class Message:
     """The part of a job that only Python reads.
 
     `payload` is the JSON text `[args, kwargs]`, kept byte for byte. `headers` and `options` are JSON objects that stay
-    empty, and cost nothing, until somebody needs them.
+    empty, and cost nothing, until somebody needs them; so does the alias while it is the default one.
     """
 
     task: str
     payload: bytes
-    alias: str = "default"
+    alias: str = _DEFAULT_ALIAS
     headers: dict[str, str] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
 
     def pack(self) -> bytes:
         """Return the body of a row. JSON escapes NUL and no path holds one, so NUL separates safely."""
-        parts = (self.task.encode(), self.alias.encode(), _dump(self.headers), _dump(self.options), self.payload)
+        alias = "" if self.alias == _DEFAULT_ALIAS else self.alias
+        parts = (self.task.encode(), alias.encode(), _dump(self.headers), _dump(self.options), self.payload)
         return _SEPARATOR.join(parts)
 
     @classmethod
     def unpack(cls, body: bytes) -> "Message":
         """Return the message in `body`; raises `ValueError` if it is none."""
         task, alias, headers, options, payload = body.split(_SEPARATOR, 4)
-        return cls(task.decode(), payload, alias.decode(), _load(headers), _load(options))
+        return cls(task.decode(), payload, alias.decode() or _DEFAULT_ALIAS, _load(headers), _load(options))
 
 
 def _dump(mapping: dict[str, Any]) -> bytes:

@@ -32,7 +32,7 @@ class LeaseCount:
 def server_ms(queue: Queue) -> int:
     """Return the server's clock in milliseconds."""
     with server_errors("reading the clock"):
-        seconds, micros = cast("tuple[int, int]", queue.client.time())
+        seconds, micros = queue.client.time()
     return seconds * 1000 + micros // 1000
 
 

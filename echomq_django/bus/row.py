@@ -6,9 +6,10 @@ The layout is `lua/lib/row.lua`'s; `docs/explanation/job-row` tells why it looks
 from dataclasses import dataclass, field
 from enum import StrEnum
 from struct import Struct
+from struct import error as StructError
 
 _IS, _STANDS, _LIFE = Struct("<BBHIIdB"), Struct("<cBd"), Struct("<IHHHdd8s40s")
-_DONE = Struct("<BcddddI")
+_DONE = Struct("<BcddffH")
 _ROW_VERSION, _DONE_VERSION = 1, 129
 _UNBOUNDED = 65535
 _NO_NONCE = bytes(8)
@@ -108,12 +109,13 @@ class Done:
 
 
 def parse(job_id: str, raw: bytes) -> Row | Done:
-    """Return what `raw` holds; raises `ValueError` if it is no row of a version known here."""
-    if raw[:1] == bytes([_DONE_VERSION]):
-        return _parse_done(job_id, raw)
-    if raw[:1] != bytes([_ROW_VERSION]) or len(raw) < _IS.size + _STANDS.size:
+    """Return what `raw` holds; raises `ValueError` if it is no row of a version known here, or damaged."""
+    if raw[:1] not in (bytes([_ROW_VERSION]), bytes([_DONE_VERSION])):
         raise ValueError(f"the row of {job_id} has an unknown format (first byte {raw[:1].hex() or 'missing'})")
-    return _parse_row(job_id, raw)
+    try:
+        return _parse_row(job_id, raw) if raw[0] == _ROW_VERSION else _parse_done(job_id, raw)
+    except (StructError, ValueError, OverflowError) as problem:
+        raise ValueError(f"the row of {job_id} is damaged: {problem}") from problem
 
 
 def _parse_row(job_id: str, raw: bytes) -> Row:
@@ -123,7 +125,7 @@ def _parse_row(job_id: str, raw: bytes) -> Row:
     row = Row(
         job_id=job_id,
         state=State(state.decode()),
-        lane=raw[_IS.size : at].decode(),
+        lane=raw[_IS.size : at].decode(errors="backslashreplace"),
         priority=priority - 100,
         max_stalled=None if max_stalled == _UNBOUNDED else max_stalled,
         lease_ms=lease_ms,
@@ -143,10 +145,11 @@ def _parse_row(job_id: str, raw: bytes) -> Row:
 
 
 def _parse_done(job_id: str, raw: bytes) -> Done:
-    _, _, fence, enqueued_at, started_at, finished_at, attempts = _DONE.unpack_from(raw)
+    _, _, fence, enqueued_at, waited, ran, attempts = _DONE.unpack_from(raw)
     task, holder, value = raw[_DONE.size :].split(b"\0", 2)
-    instants = (int(fence), int(enqueued_at), int(started_at), int(finished_at))
-    return Done(job_id, task.decode(), holder.decode(), value, attempts, *instants)
+    started_at = int(enqueued_at + waited)
+    instants = (int(enqueued_at), started_at, started_at + int(ran))
+    return Done(job_id, task.decode(), holder.decode(), value, attempts, int(fence), *instants)
 
 
 def pack_max_stalled(max_stalled: int | None) -> int:

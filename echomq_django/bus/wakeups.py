@@ -4,19 +4,19 @@ import time
 from collections.abc import Sequence
 
 import redis
-from redis.connection import AbstractConnection
+from redis.connection import Connection
 
 from echomq_django.bus.queue import Queue, server_errors
 from echomq_django.bus.scripts import Script
 from echomq_django.exceptions import BusUnavailable
 
-_WAKE = Script("queue/wake")
+_PASS_ON = Script("wakeups/pass_on")
 _LATE_S = 2.0  # an answer that is this late comes from a link that is dead without having said so
 
 
 def pass_on(queue: Queue) -> None:
     """Wake another worker if `queue` has work; said by a worker that quits and may have taken the wake-up."""
-    queue.run(_WAKE, [queue.keys.lanes, queue.keys.wake], [])
+    queue.run(_PASS_ON, [queue.keys.lanes, queue.keys.wake], [])
 
 
 class WakeUps:
@@ -29,7 +29,7 @@ class WakeUps:
     def __init__(self, client: redis.Redis, queues: Sequence[Queue]) -> None:
         self._pool = client.connection_pool
         self._names = {queue.keys.wake.encode(): queue for queue in queues}
-        self._connection: AbstractConnection | None = None
+        self._connection: Connection | None = None
         self._overdue = 0.0
 
     @property

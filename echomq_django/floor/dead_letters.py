@@ -44,12 +44,16 @@ def requeue(dead: Iterable[int], by: str) -> int:
     `dead` are primary keys, `by` is whom pages and history name. Deaths that were requeued or discarded before, or
     that can't be read, stay as they are. A server that is down gets the jobs later, from the outbox.
     """
-    return sum(_requeue(chunk, by) for chunk in _chunks(dead))
+    parked = [job for chunk in _chunks(dead) for job in _requeue(chunk, by)]
+    transaction.on_commit(partial(_revive, parked), using=database.alias(), robust=True)
+    return len(parked)
 
 
 def discard(dead: Iterable[int], by: str, reason: str = "") -> int:
     """Set dead jobs aside for good and return how many changed; their rows stay."""
-    return sum(_discard(chunk, by, reason) for chunk in _chunks(dead))
+    rows = [row for chunk in _chunks(dead) for row in _discard(chunk, by, reason)]
+    transaction.on_commit(partial(_forget, rows), using=database.alias(), robust=True)
+    return len(rows)
 
 
 def _store(queue: Queue, alias: str, deaths: Sequence[Dead]) -> list[DeadJob]:
@@ -86,24 +90,16 @@ def _insert(rows: Sequence[DeadJob]) -> list[DeadJob]:
     return [row for row in found.defer("payload") if (row.job_id, row.death_key) in keys]
 
 
-def _requeue(pks: Sequence[int], by: str) -> int:
+def _requeue(pks: Sequence[int], by: str) -> list[outbox.Parked]:
     with transaction.atomic(using=database.alias()):
         rows = list(_still_dead(pks).exclude(reason=DeadJob.UNREADABLE))
-        change = {
-            "state": DeadJob.State.REQUEUED,
-            "requeued_at": timezone.now(),
-            "requeued_by": display.shortened(by, 255),
-        }
-        _still_dead([row.pk for row in rows]).update(**change)
-        parked = outbox.park_revivals(rows)
-        # The rows themselves would be held, payloads and all, until the outermost transaction ends.
-        facts = [{"job_id": row.job_id, "queue": row.queue, "backend": row.backend} for row in rows]
-        revive = partial(_revive, [job.pk for job in parked], facts)
-        transaction.on_commit(revive, using=database.alias(), robust=True)
-    return len(rows)
+        _still_dead([row.pk for row in rows]).update(
+            state=DeadJob.State.REQUEUED, requeued_at=timezone.now(), requeued_by=display.shortened(by, 255)
+        )
+        return outbox.park_revivals(rows)
 
 
-def _discard(pks: Sequence[int], by: str, reason: str) -> int:
+def _discard(pks: Sequence[int], by: str, reason: str) -> list[DeadJob]:
     with transaction.atomic(using=database.alias()):
         rows = list(_still_dead(pks).only("job_id", "death_key", "backend", "queue"))
         _still_dead([row.pk for row in rows]).update(
@@ -112,8 +108,7 @@ def _discard(pks: Sequence[int], by: str, reason: str) -> int:
             discarded_by=display.shortened(by, 255),
             discard_reason=display.shortened(reason, display.MESSAGE_LIMIT),
         )
-        transaction.on_commit(partial(_forget, rows), using=database.alias(), robust=True)
-    return len(rows)
+    return rows
 
 
 def _still_dead(pks: Sequence[int]) -> models.QuerySet[DeadJob]:
@@ -121,22 +116,23 @@ def _still_dead(pks: Sequence[int]) -> models.QuerySet[DeadJob]:
     return database.rows(DeadJob).filter(pk__in=pks, state=DeadJob.State.DEAD).order_by("pk").select_for_update()
 
 
-def _revive(parked: Sequence[int], facts: Iterable[dict[str, str]]) -> None:
+def _revive(parked: Sequence[outbox.Parked]) -> None:
     outbox.push(parked)
-    for fact in facts:
-        job_requeued.send_robust(DeadJob, **fact)
+    for job in parked:
+        job_requeued.send_robust(DeadJob, job_id=job.job_id, queue=job.queue, backend=job.backend)
 
 
 def _forget(rows: Sequence[DeadJob]) -> None:
     """Spare the mirror a second look at deaths that the server may still have."""
-    where: defaultdict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
+    where: defaultdict[str, defaultdict[str, list[tuple[str, str]]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
-        where[row.backend, row.queue].append((row.job_id, row.death_key))
-    for (alias, queue), keys in where.items():
+        where[row.backend][row.queue].append((row.job_id, row.death_key))
+    for alias, queues in where.items():
         try:
-            bus_dead.forget(get_bus(alias).queue(queue), keys)
+            for queue, keys in queues.items():
+                bus_dead.forget(get_bus(alias).queue(queue), keys)
         except EchoMQError as error:
-            logger.warning("Discarded jobs of queue %s are left to the mirror to be forgotten: %s", queue, error)
+            logger.warning("The mirror of backend %s has to look again at jobs that were discarded: %s", alias, error)
 
 
 def _chunks(pks: Iterable[int]) -> Iterator[list[int]]:

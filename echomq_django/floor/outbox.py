@@ -1,7 +1,9 @@
 """The outbox: jobs that wait in the database until the server has them."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db import models, transaction
@@ -35,9 +37,20 @@ def park(alias: str, queue_name: str, job: NewJob, error: str) -> OutboxJob:
     return database.rows(OutboxJob).get_or_create(job_id=job.job_id, death_key="", defaults=facts)[0]
 
 
-def park_revivals(deaths: Iterable[DeadJob]) -> list[OutboxJob]:
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """Which row of the outbox holds which job, without the job itself."""
+
+    pk: int
+    job_id: str
+    backend: str
+    queue: str
+
+
+def park_revivals(deaths: Iterable[DeadJob]) -> list[Parked]:
     """Keep the way back of `deaths`; it happens in the transaction that calls them requeued."""
-    return database.rows(OutboxJob).bulk_create([_revival_of(death) for death in deaths])
+    rows = database.rows(OutboxJob).bulk_create([_revival_of(death) for death in deaths])
+    return [Parked(row.pk, row.job_id, row.backend, row.queue) for row in rows]
 
 
 def waiting_revivals() -> int:
@@ -45,12 +58,16 @@ def waiting_revivals() -> int:
     return database.rows(OutboxJob).exclude(death_key="").count()
 
 
-def push(pks: Sequence[int]) -> None:
+def push(parked: Iterable[Parked]) -> None:
     """Push parked jobs now. What the server can't take stays for `relay`, with a warning in the log."""
-    parked = database.rows(OutboxJob).filter(pk__in=pks).order_by("id")
-    for alias in list(parked.order_by("backend").values_list("backend", flat=True).distinct()):
+    by_backend: defaultdict[str, list[int]] = defaultdict(list)
+    for job in parked:
+        by_backend[job.backend].append(job.pk)
+    for alias, pks in by_backend.items():
         try:
-            _deliver(get_bus(alias), parked.filter(backend=alias))
+            for start in range(0, len(pks), MAX_ROWS):
+                part = database.rows(OutboxJob).filter(pk__in=pks[start : start + MAX_ROWS])
+                _deliver(get_bus(alias), part.order_by("id"))
         except EchoMQError as error:
             logger.warning("Jobs of backend %s wait in the outbox until a worker can push them: %s", alias, error)
 
@@ -129,6 +146,7 @@ def _new_job(job: OutboxJob) -> NewJob:
         delay_ms=_delay_ms(job.due_at),
         max_stalled=job.max_stalled,
         lease_ms=job.lease_ms,
+        via_outbox=True,
     )
 
 

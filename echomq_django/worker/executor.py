@@ -68,7 +68,14 @@ class Executor:
         self._loop = Loop()
 
     def run(self, held: Held) -> Ended:
-        """Run a job and return how it ended; never raises."""
+        """Run a job and return how it ended; never raises, for nobody else would ever let go of the job."""
+        try:
+            return self._run(held)
+        except BaseException:
+            logger.exception("job %s is handed back: the worker itself failed", held.row.job_id)
+            return Ended(held, Release(held.row.job_id, held.row.token, _UNKNOWN_DELAY_MS))
+
+    def _run(self, held: Held) -> Ended:
         if boottime() >= held.renewed_until and not self._still_held(held):
             logger.warning("job %s was taken over before it started here", held.row.job_id)
             return Ended(held, Release(held.row.job_id, held.row.token))
@@ -98,7 +105,9 @@ class Executor:
             results.succeeded(result, job.value)
         else:
             results.failed(result, job.error)
+        tend_connections()
         self._send(task_finished, result)
+        tend_connections()
 
     def _read(self, held: Held) -> Job:
         message = Message.unpack(held.row.body)

@@ -1,6 +1,7 @@
 """What is kept of an exception: bounded, and safe to store whatever it holds."""
 
 import traceback
+from types import TracebackType
 
 from echomq_django.bus.row import Failure
 
@@ -10,9 +11,16 @@ _MESSAGE, _TRACEBACK = 2_000, 12_000  # characters; the server takes up to 16 Ki
 def describe(reason: str, error: BaseException) -> Failure:
     """Return the failure that stands behind a row; long texts are cut in the middle, with a note."""
     kind = type(error)
-    frames = traceback.format_exception(kind, error, error.__traceback__, limit=-30)
+    frames = traceback.format_exception(kind, error, _from_handler_on(error.__traceback__), limit=-30)
     name = f"{kind.__module__}.{kind.__qualname__}"
     return Failure(reason, name, _cut(_text(error), _MESSAGE), _cut("".join(frames), _TRACEBACK))
+
+
+def _from_handler_on(frames: TracebackType | None) -> TracebackType | None:
+    first = frames
+    while first is not None and first.tb_frame.f_globals.get("__name__", "").startswith(__package__):
+        first = first.tb_next
+    return first or frames
 
 
 def _text(error: BaseException) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from django.db import DatabaseError, InterfaceError, connections
 
 from echomq_django import signals
-from echomq_django.exceptions import BusUnavailable
+from echomq_django.exceptions import BusError
 from echomq_django.worker.backoff import Reconnection
 
 logger = logging.getLogger("echomq_django.worker")
@@ -54,7 +54,7 @@ class Keeper:
             for duty in self._duties:
                 while duty():
                     pass
-        except (DatabaseError, InterfaceError, BusUnavailable) as error:
+        except (DatabaseError, InterfaceError, BusError) as error:
             if not self._database.waiting:
                 logger.error("dead jobs wait for their mirror, trying again: %s", error)
             _drop_connections()

@@ -12,10 +12,21 @@ class Loop:
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """Run `coroutine` in the caller's context, and return its value or raise its error."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        value, fatal = asyncio.run_coroutine_threadsafe(_contained(coroutine), self._loop).result()
+        if fatal is not None:
+            raise fatal
+        return value
 
     @cached_property
     def _loop(self) -> asyncio.AbstractEventLoop:
         loop = asyncio.new_event_loop()
         threading.Thread(target=loop.run_forever, name="emq-loop", daemon=True).start()
         return loop
+
+
+async def _contained(coroutine: Coroutine[Any, Any, Any]) -> tuple[Any, BaseException | None]:
+    # These two would end the loop itself, and every other job on it would wait for ever.
+    try:
+        return await coroutine, None
+    except (KeyboardInterrupt, SystemExit) as error:
+        return None, error

@@ -87,7 +87,7 @@ def holder_name(pid: int, chance: str) -> str:
 
 def collect() -> list[tuple[int, int]]:
     """Return (pid, status) of the processes that ended since the last call."""
-    ended = []
+    ended: list[tuple[int, int]] = []
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)

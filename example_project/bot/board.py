@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 
 from django.db.models import TextChoices
 
@@ -11,12 +10,12 @@ from echomq_django.bus.queue import Queue, server_errors
 from echomq_django.bus.row import Done, Row, State, parse
 from echomq_django.connection import get_bus
 from echomq_django.models import DeadJob
-from example_project.bot.models import Command, Reply, Start
+from example_project.bot.models import Command, Crash, Reply, Start
 from example_project.bot.tasks import DEPTH
 
 LATEST = 200
 SHOWN = 6
-ROWS = 12
+ROWS = 10
 
 
 class Place(TextChoices):
@@ -40,7 +39,10 @@ _PLACES = {
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """One command with all that is known of its job. `until` is the end of its lease or of its back-off."""
+    """One command with all that is known of its job.
+
+    `until` is the end of its lease or of its back-off. `is_orphan` says that the process that holds it was killed.
+    """
 
     command: Command
     row: Row | Done | None
@@ -49,6 +51,7 @@ class Job:
     starts: list[Start]
     reply: Reply | None
     death: DeadJob | None
+    is_orphan: bool
 
     @property
     def live(self) -> Row | None:
@@ -76,11 +79,6 @@ class Job:
         return self.live is not None and self.place == Place.IN_HAND and self.live.started
 
     @property
-    def attempts(self) -> int:
-        """How often the job was claimed."""
-        return self.row.attempts if self.row else 0
-
-    @property
     def seconds_left(self) -> float:
         """The seconds until `until`, never negative."""
         return max(0, (self.until or 0) - self.now) / 1000
@@ -98,11 +96,12 @@ class Job:
     @property
     def trouble(self) -> str:
         """What went wrong so far, in words."""
-        if self.place == Place.DEAD and self.death:
-            return f"{self.death.reason}: {self.death.error_message}" if self.death.error_message else self.death.reason
-        if not self.live:
+        if self.place == Place.DEAD and self.death and self.death.error_message:
+            return self.death.error_message
+        record = self.live or (self.death if self.place == Place.DEAD else None)
+        if not record:
             return ""
-        counts = [(self.live.stalled, "stall"), (self.live.failures, "failure")]
+        counts = [(record.stalled, "stall"), (record.failures, "failure")]
         return ", ".join(f"{count} {noun}{'s' if count > 1 else ''}" for count, noun in counts if count)
 
 
@@ -126,11 +125,12 @@ class Column:
 
 @dataclass(frozen=True)
 class Board:
-    """The latest commands at one instant of the server's clock, in milliseconds."""
+    """The latest commands at one instant of the server's clock, in milliseconds, and the latest crash."""
 
     now: int
-    lease: timedelta
+    lease: float
     jobs: list[Job]
+    crash: Crash | None
 
     @property
     def columns(self) -> list[Column]:
@@ -161,11 +161,21 @@ def read_board() -> Board:
     starts = _starts(ids)
     replies = Reply.objects.in_bulk(ids, field_name="job_id")
     deaths = {death.job_id: death for death in DeadJob.objects.filter(job_id__in=ids).order_by("died_at")}
+    crash = Crash.objects.order_by("id").last()
     jobs = [
-        Job(command, row, _until(row, deadline), now, starts[job_id], replies.get(job_id), deaths.get(job_id))
+        Job(
+            command=command,
+            row=row,
+            until=_until(row, deadline),
+            now=now,
+            starts=starts[job_id],
+            reply=replies.get(job_id),
+            death=deaths.get(job_id),
+            is_orphan=crash is not None and isinstance(row, Row) and row.attempts == crash.held.get(job_id),
+        )
         for job_id, command, row, deadline in zip(ids, commands, rows, deadlines, strict=True)
     ]
-    return Board(now, timedelta(seconds=bus.settings.for_queue("default").lease), jobs)
+    return Board(now, bus.settings.for_queue("default").lease, jobs, crash)
 
 
 def _read_queue(queue: Queue, ids: Sequence[str]) -> tuple[int, list[Row | Done | None], list[float | None]]:

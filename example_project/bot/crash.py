@@ -33,7 +33,7 @@ def kill(in_hand: list[Job], *, whole_worker: bool) -> Crash | None:
         os.killpg(worker, signal.SIGKILL) if whole_worker else os.kill(child, signal.SIGKILL)
     except ProcessLookupError:
         return None
-    held = {job.command.job_id: job.attempts for job, pid in ours if whole_worker or pid == child}
+    held = {job.command.job_id: job.live.attempts for job, pid in ours if job.live and (whole_worker or pid == child)}
     return Crash.objects.create(pid=worker if whole_worker else child, whole_worker=whole_worker, held=held)
 
 

@@ -22,7 +22,7 @@ class Story:
 
 def tell(board: Board) -> Story:
     """Return the story of the latest crash or of the latest command that went wrong, whichever is younger."""
-    crash = Crash.objects.order_by("id").last()
+    crash = board.crash
     lost = [job for job in board.jobs if crash and job.command.job_id in crash.held]
     wrong = next((job for job in board.jobs if job.starts and _goes_wrong(job.command)), None)
     if crash and lost and not (wrong and wrong.starts[-1].started_at > crash.happened_at):
@@ -37,18 +37,22 @@ def _goes_wrong(command: Command) -> bool:
 def _of_crash(crash: Crash, lost: list[Job]) -> Story:
     who = f"{'Worker' if crash.whole_worker else 'Process'} {crash.pid}"
     head = f"{who} was killed while it held {_jobs(len(lost))}"
-    leased = [job for job in lost if _is_still_leased(job, crash)]
-    if leased:
-        last = max(leased, key=lambda job: job.seconds_left)
-        whose = "its" if len(lost) == 1 else "the last"
-        return Story(ALARM, f"{head}; {whose} lease ends in ", last, ", then another process takes over.")
+    orphans = [job for job in lost if job.is_orphan and job.place == Place.IN_HAND]
+    if orphans:
+        return _of_orphans(head, orphans, crash)
     if all(job.place == Place.DONE for job in lost):
         return Story(GOOD, f"{head}. {_ending(lost)}")
     return Story(ALARM, f"{head}. Nothing is lost: {_whereabouts(lost)}.")
 
 
-def _is_still_leased(job: Job, crash: Crash) -> bool:
-    return job.place == Place.IN_HAND and job.attempts == crash.held[job.command.job_id]
+def _of_orphans(head: str, orphans: list[Job], crash: Crash) -> Story:
+    last = max(orphans, key=lambda job: job.seconds_left)
+    if not crash.whole_worker:
+        return Story(ALARM, f"{head}. Its worker has seen that and hands on what it held.")
+    if not last.seconds_left:
+        return Story(ALARM, f"{head}. The lease has ended, and the next beat of a worker takes the job back.")
+    whose = "its" if len(orphans) == 1 else "the last"
+    return Story(ALARM, f"{head}; {whose} lease ends in ", last, ", then another process takes over.")
 
 
 def _ending(lost: list[Job]) -> str:
@@ -74,7 +78,7 @@ def _of_failure(job: Job) -> Story:
         return Story(ALARM, f"{did} and is dead. An operator finds it among the", links_to_dead=True)
     if job.place == Place.DONE:
         return Story(GOOD, f"{kind} went well at start {count}, after an operator had requeued it.")
-    if job.place == Place.LATER:
+    if job.place == Place.LATER and job.seconds_left:
         return Story(ALARM, f"{did} and is tried again in ", job, ".")
     return Story(
         ALARM, f"{kind} is running: start {count}." if job.is_running else f"{did} and waits to be tried again."
@@ -85,7 +89,9 @@ def _of_peace(board: Board) -> Story:
     digging = next((job for job in board.in_hand if job.command.kind == Kind.DIG and job.is_running), None)
     if digging:
         return Story(CALM, f"Process {digging.pid} is digging. Kill it, and watch its job come back.")
-    return Story(CALM, "All is quiet. Let the bot dig, and kill the worker while it digs.")
+    waiting = sum(job.place == Place.WAITING for job in board.jobs)
+    busy = f"{_jobs(len(board.in_hand))} in hand, {waiting} waiting." if board.in_hand or waiting else "All is quiet."
+    return Story(CALM, f"{busy} Let the bot dig, and kill the worker while it digs.")
 
 
 def _jobs(count: int) -> str:

@@ -5,6 +5,7 @@
 -- ARGV[1+] two a job: id, death key
 -- Returns {1 | 0, ...}: 0 = that death is gone already
 local dead = KEYS[1]
+--- @include layout
 --- @include row
 --- @include death_key
 

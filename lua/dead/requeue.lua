@@ -24,7 +24,9 @@ local pending, lanes, dead, meta, wake, events, key = KEYS[1], KEYS[2], KEYS[3],
 local base, id, lane, body = ARGV[1], ARGV[2], ARGV[4], ARGV[12]
 --- @include clock
 --- @include protocol
+--- @include layout
 --- @include row
+--- @include new_row
 --- @include order
 --- @include death_key
 --- @include lanes
@@ -40,10 +42,8 @@ local priority, fence = tonumber(ARGV[5]), tonumber(string.match(ARGV[3], '^%d+'
 local order = order_of(priority, now)
 event('requeued', id, fence, ARGV[3])
 redis.call('ZREM', dead, id)
-redis.call('SET', key,
-  struct.pack(IS, ROW_VERSION, priority, ARGV[6], ARGV[7], #body, ARGV[11], #lane) .. lane .. body
-    .. struct.pack(STANDS, 'p', ARGV[8], order)
-    .. struct.pack(LIFE, ARGV[9], 0, 0, ARGV[10], fence, 0, NO_NONCE, string.rep(' ', 40)))
+redis.call('SET', key, new_row(priority, ARGV[6], ARGV[7], ARGV[11], lane, body, 'p', ARGV[8], order)
+  .. struct.pack(LIFE, ARGV[9], 0, 0, ARGV[10], fence, 0, NO_NONCE, NO_HOLDER))
 to_lane(lane, id, order)
 if not protocol then redis.call('HSET', meta, 'protocol', PROTOCOL) end
 wake_one()

@@ -6,6 +6,7 @@
 -- ARGV[3] bytes  of rows after which no other is read
 -- Returns {id, time of death in ms, row (false: there is none, '': it can't be read), ...}
 local dead, base, limit, most = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+--- @include layout
 --- @include row
 
 local deaths, bytes = {}, 0

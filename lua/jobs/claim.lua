@@ -20,6 +20,7 @@ local pending, lanes, active, hand, scheduled, meta, wake, events =
 local base, holder, nonce, count, starting = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 --- @include clock
 --- @include protocol
+--- @include layout
 --- @include row
 --- @include lanes
 --- @include lease

@@ -13,6 +13,7 @@
 local suspect, active, hand, meta, events, base = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], ARGV[1]
 --- @include clock
 --- @include protocol
+--- @include layout
 --- @include row
 --- @include lease
 --- @include again

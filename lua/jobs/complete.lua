@@ -7,6 +7,7 @@
 -- Returns {1 | 0 | -1, ...}: accepted (also when said again), stale token, no such job
 local active, hand = KEYS[1], KEYS[2]
 --- @include clock
+--- @include layout
 --- @include row
 --- @include token
 
@@ -29,8 +30,9 @@ redis.call('SREM', hand, unpack(ended))
 for n, row in pairs(rows) do
   local ttl, result = tonumber(ARGV[5 * n - 1]), ARGV[5 * n]
   if ttl > 0 then
-    redis.call('SET', row.key, struct.pack('<Bc1ddddI', DONE_VERSION, 'c', row.fence, row.enqueued_at, row.claimed_at,
-      now, row.attempts) .. result, 'PX', ttl)
+    local waited, ran = row.claimed_at - row.enqueued_at, now - row.claimed_at
+    redis.call('SET', row.key, struct.pack(DONE, DONE_VERSION, 'c', row.fence, row.enqueued_at, waited, ran,
+      math.min(row.attempts, 65535)) .. result, 'PX', ttl)
   else
     redis.call('DEL', row.key)
   end

@@ -9,6 +9,7 @@
 -- Returns {1 | 0 | -1, ...}: accepted (also when said again), stale token, no such job
 local active, hand, dead, events = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 --- @include clock
+--- @include layout
 --- @include row
 --- @include token
 --- @include event

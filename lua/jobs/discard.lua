@@ -6,20 +6,21 @@
 -- KEYS[4] suspect    ZSET    id -> order
 -- KEYS[5] dead       ZSET    id -> time of death in ms
 -- KEYS[6] events     STREAM  off the happy path
--- KEYS[7] row        STRING
--- KEYS[8] meta       HASH    protocol
+-- KEYS[7] meta       HASH    protocol
+-- KEYS[8] row        STRING
 -- ARGV[1] base       prefix of the queue's keys
 -- ARGV[2] id         JOB id
 -- Returns 1 | 0 | -1: discarded, in someone's hands, no such job
 local pending, lanes, scheduled, suspect, dead, events, meta =
-  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[8]
+  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local base, id = ARGV[1], ARGV[2]
 --- @include protocol
+--- @include layout
 --- @include row
 --- @include lanes
 --- @include event
 
-local row = read_row(KEYS[7])
+local row = read_row(KEYS[8])
 if not row then return -1 end
 if row.state == 'a' then return 0 end
 redis.call('EXISTS', lane_key(row.lane))
@@ -30,5 +31,5 @@ if row.state == 'p' then
 else
   redis.call('ZREM', ({ s = scheduled, u = suspect, d = dead })[row.state], id)
 end
-redis.call('DEL', KEYS[7])
+redis.call('DEL', KEYS[8])
 return 1

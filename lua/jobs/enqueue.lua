@@ -12,6 +12,8 @@
 local pending, lanes, scheduled, meta, wake, base = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], ARGV[1]
 --- @include clock
 --- @include protocol
+--- @include layout
+--- @include new_row
 --- @include order
 --- @include lanes
 --- @include wake
@@ -32,9 +34,10 @@ for n = 1, #added do
     local due = now + math.max(0, tonumber(delay))
     local order = order_of(tonumber(priority), due)
     local state = due > now and 's' or 'p'
-    redis.call('SET', KEYS[n + 5],
-      struct.pack('<BBHIIdB', 1, priority, max_stalled, lease_ms, #body, now, #lane) .. lane .. body
-        .. struct.pack('<c1Bd', state, flags, order))
+    local row = new_row(priority, max_stalled, lease_ms, now, lane, body, state, flags, order)
+    -- The server doubles a string that grows, so a long row gets the room for its life at once.
+    if #body >= 1000 then row = row .. struct.pack(LIFE, 0, 0, 0, 0, 0, 0, NO_NONCE, NO_HOLDER) end
+    redis.call('SET', KEYS[n + 5], row)
     if state == 's' then
       redis.call('ZADD', scheduled, due, id)
     else

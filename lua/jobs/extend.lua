@@ -8,6 +8,7 @@
 -- Returns {id, fence, nonce, ...}
 local active, hand, base, holder = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
 --- @include clock
+--- @include layout
 --- @include row
 
 local started = {}

@@ -14,6 +14,7 @@
 local active, hand, pending, lanes, scheduled, wake, events, base =
   KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], ARGV[1]
 --- @include clock
+--- @include layout
 --- @include row
 --- @include order
 --- @include token

@@ -10,6 +10,7 @@
 -- Returns {1 | 0 | -1, ...}: accepted (also when said again), stale token, no such job
 local active, hand, scheduled, wake, events = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 --- @include clock
+--- @include layout
 --- @include row
 --- @include order
 --- @include token

@@ -1,10 +1,8 @@
--- A row is one string: what the job is (never changes), where it stands, and from the first claim on its life.
--- Behind them stands the last error. docs/explanation/job-row tells why.
-local IS, STANDS, LIFE = '<BBHIIdB', '<c1Bd', '<IHHHddc8c40'
-local IS_SIZE, STANDS_SIZE, LIFE_SIZE = 21, 10, 74
-local ROW_VERSION, DONE_VERSION, UNBOUNDED = 1, 129, 65535
-local STARTED, VIA_OUTBOX = 1, 2
-local NO_NONCE = string.rep('\0', 8)
+-- Reading and writing rows. Needs the fragment `layout`.
+-- False also for NaN: a score or a fence made of such a number would stop a script half-way.
+local function is_exact(number)
+  return number >= 0 and number <= 9007199254740992
+end
 
 -- Returns the row below `key`, or nil and why there is none: 'missing', 'corrupt', 'done' or 'newer'.
 local function read_row(key)
@@ -21,6 +19,9 @@ local function read_row(key)
   if #raw < row.at + STANDS_SIZE then return nil, 'corrupt' end
   row.lane = string.sub(raw, IS_SIZE + 1, IS_SIZE + lane_size)
   row.state, row.flags, row.order = struct.unpack(STANDS, raw, row.at + 1)
+  if not (string.find('spaud', row.state, 1, true) and is_exact(row.order) and is_exact(row.enqueued_at)) then
+    return nil, 'corrupt'
+  end
   if #raw < row.at + STANDS_SIZE + LIFE_SIZE then
     row.attempts, row.failures, row.stalled, row.deaths = 0, 0, 0, 0
     row.fence, row.claimed_at, row.nonce, row.holder = 0, 0, NO_NONCE, ''
@@ -28,6 +29,7 @@ local function read_row(key)
   end
   row.attempts, row.failures, row.stalled, row.deaths, row.fence, row.claimed_at, row.nonce, row.holder =
     struct.unpack(LIFE, raw, row.at + STANDS_SIZE + 1)
+  if not (is_exact(row.fence) and is_exact(row.claimed_at)) then return nil, 'corrupt' end
   row.holder = string.match(row.holder, '^[^ ]*')
   return row
 end

@@ -18,6 +18,7 @@ local active, hand, pending, lanes, suspect, dead, wake, events, meta =
 local base, holder = ARGV[1], ARGV[2]
 --- @include clock
 --- @include protocol
+--- @include layout
 --- @include row
 --- @include lanes
 --- @include wake

@@ -5,19 +5,20 @@
 -- KEYS[3] lanes    ZSET    lane -> turn
 -- KEYS[4] suspect  ZSET    id -> order
 -- KEYS[5] dead     ZSET    id -> time of death in ms
--- KEYS[6] meta     HASH    protocol, lease_ms, last_pass, grace_until, clamp
+-- KEYS[6] meta     HASH    protocol, lease_ms, last_pass, gap_at, clamp
 -- KEYS[7] wake     LIST    at most one token
 -- KEYS[8] events   STREAM  off the happy path
 -- ARGV[1] base     prefix of the queue's keys
 -- ARGV[2] beat     ms between two passes
 -- ARGV[3] limit    leases at most
--- Returns {again (1: the limit was reached), grace left in ms, {stalled id, ...}, {died id, ...},
+-- Returns {again (1: the limit was reached), grace left in ms for the default lease, {stalled id, ...}, {died id, ...},
 --   {id that had not started, ...}, suspects, deaths to be mirrored}
 local active, pending, lanes, suspect, dead, meta, wake, events =
   KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local base, beat, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 --- @include clock
 --- @include protocol
+--- @include layout
 --- @include row
 --- @include lanes
 --- @include wake
@@ -25,15 +26,18 @@ local base, beat, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 --- @include unlease
 
 local RECONNECT_MS = 1000
-local known = redis.call('HMGET', meta, 'lease_ms', 'last_pass', 'grace_until', 'clamp')
-local lease_ms, last_pass = tonumber(known[1] or 30000), tonumber(known[2] or 0)
-local grace_until, clamp = tonumber(known[3] or 0), known[4]
-local gap = now - last_pass
+local known = redis.call('HMGET', meta, 'lease_ms', 'last_pass', 'gap_at', 'clamp')
+local default_lease = tonumber(known[1] or 30000)
+local last_pass, gap_at, clamp = tonumber(known[2] or 0), tonumber(known[3] or 0), known[4]
 
 -- After an outage, a failover or a step of the clock every lease looks expired: let the holders renew first.
-if gap < 0 or gap > math.max(3 * beat, lease_ms / 3) then
-  grace_until = now + math.ceil(lease_ms / 3) + RECONNECT_MS
-  clamp = gap < 0 and '1' or clamp
+if now < last_pass or now > last_pass + 3 * beat then
+  gap_at = now
+  clamp = now < last_pass and '1' or clamp
+end
+
+local function grace(lease_ms)
+  return math.max(0, gap_at + math.ceil(lease_ms / 3) + RECONNECT_MS - now)
 end
 
 -- A clock that stepped back leaves deadlines that are further away than a lease is long.
@@ -50,16 +54,17 @@ if clamp == '1' then
 end
 
 local expired, rows, reasons = {}, {}, {}
-if now >= grace_until then
-  expired = redis.call('ZRANGEBYSCORE', active, '-inf', now, 'LIMIT', 0, limit)
-  for n, id in ipairs(expired) do
-    rows[n], reasons[n] = read_row(base .. 'job:' .. id)
-    if rows[n] then redis.call('EXISTS', base .. 'hand:' .. rows[n].holder, lane_key(rows[n].lane)) end
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', active, '-inf', now, 'LIMIT', 0, limit)) do
+  local row, why = read_row(base .. 'job:' .. id)
+  if grace(row and row.lease_ms or default_lease) == 0 then
+    local n = #expired + 1
+    expired[n], rows[n], reasons[n] = id, row, why
+    if row then redis.call('EXISTS', base .. 'hand:' .. row.holder, lane_key(row.lane)) end
   end
 end
 redis.call('EXISTS', suspect, dead)
 
-redis.call('HSET', meta, 'last_pass', now, 'grace_until', grace_until, 'clamp', clamp or '0')
+redis.call('HSET', meta, 'last_pass', now, 'gap_at', gap_at, 'clamp', clamp or '0')
 if #clamped > 0 then redis.call('ZADD', active, unpack(clamped)) end
 
 local taken = { stalled = {}, died = {}, unstarted = {} }
@@ -67,7 +72,7 @@ for n, id in ipairs(expired) do
   local row, became = rows[n], 'unstarted'
   if reasons[n] == 'newer' then
     -- Whoever can read the row of a newer release takes it back.
-    redis.call('ZADD', active, now + lease_ms, id)
+    redis.call('ZADD', active, now + default_lease, id)
   elseif not row or row.state ~= 'a' then
     redis.call('ZREM', active, id)
     event('lost', id, 0, row and row.state or reasons[n])
@@ -83,6 +88,6 @@ end
 
 if #taken.stalled + #taken.unstarted > 0 then wake_one() end
 return {
-  #expired == limit and 1 or 0, math.max(0, grace_until - now), taken.stalled, taken.died, taken.unstarted,
+  #expired == limit and 1 or 0, grace(default_lease), taken.stalled, taken.died, taken.unstarted,
   redis.call('ZCARD', suspect), redis.call('ZCARD', dead),
 }

@@ -13,6 +13,7 @@ local scheduled, pending, lanes, wake, events, meta = KEYS[1], KEYS[2], KEYS[3],
 local base, limit = ARGV[1], tonumber(ARGV[2])
 --- @include clock
 --- @include protocol
+--- @include layout
 --- @include row
 --- @include lanes
 --- @include wake

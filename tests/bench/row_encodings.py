@@ -235,25 +235,35 @@ PACKED = Encoding(
     job.attempts, job.failures, job.stalled, job.deaths, job.fence, now, nonce, holder))""",
     },
 )
+# Offsets count from the head: an error may stand behind the life.
+RANGED_TAIL: Final = """local head = redis.call('GETRANGE', row, 0, HEAD)
+  local tail = ''
+  if #head > 20 then
+    local size, _, lane = struct.unpack('<IdB', head, 9)
+    local at = 21 + lane + size
+    tail = redis.call('GETRANGE', row, at, at + 83)
+  end"""
 RANGED = Encoding(
     "D' ranges, room if >= 1 kB",
     packed=True,
     read=PACKED.read
     | {
-        "complete": """local tail = redis.call('GETRANGE', row, -84, -1)
+        "complete": RANGED_TAIL.replace("HEAD", "511")
+        + """
   if #tail == 84 then
     local state, _, _, n, _, _, _, fence, _, nonce_was = struct.unpack('<c1BdIHHHddc8', tail)
     if state == 'A' and fence == tonumber(token) and nonce_was == nonce then
-      local head, lane = redis.call('GETRANGE', row, 0, 511), nil
+      local lane
       attempts, enqueued_at, lane = n, struct.unpack('<dB', head, 13)
       task = struct.unpack('s', head, 22 + lane)
     end
   end""",
-        "renew": """local tail = redis.call('GETRANGE', row, -84, -1)
+        "renew": RANGED_TAIL.replace("HEAD", "20")
+        + """
   if #tail == 84 then
     local state, mark, _, _, _, _, _, fence, _, nonce_was = struct.unpack('<c1BdIHHHddc8', tail)
     if state == 'A' and fence == tonumber(token) and nonce_was == nonce then
-      lease, flags = struct.unpack('<I', redis.call('GETRANGE', row, 4, 7)), mark
+      lease, flags = struct.unpack('<I', head, 5), mark
     end
   end""",
     },

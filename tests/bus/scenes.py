@@ -80,7 +80,7 @@ def expire(queue: Queue, *rows: Row) -> None:
 
 def stay_awake(queue: Queue) -> None:
     """Let recovery have passed just now, so that it sees no outage."""
-    queue.client.hset(queue.keys.meta, mapping={"last_pass": server_ms(queue), "grace_until": 0, "clamp": 0})
+    queue.client.hset(queue.keys.meta, mapping={"last_pass": server_ms(queue), "gap_at": 0, "clamp": 0})
 
 
 def make_due(queue: Queue, *job_ids: str) -> None:

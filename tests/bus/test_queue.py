@@ -15,7 +15,7 @@ def test_opening_a_queue_writes_its_protocol_and_its_lease(queue):
 
 
 def test_opening_a_queue_forgets_nothing_that_recovery_knows(queue):
-    queue.client.hset(queue.keys.meta, mapping={"last_pass": 7, "grace_until": 8})
+    queue.client.hset(queue.keys.meta, mapping={"last_pass": 7, "gap_at": 8})
     with changes(queue) as changed:
         open_queue(queue, 30_000)
     assert changed == {}

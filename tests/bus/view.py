@@ -19,9 +19,11 @@ def view(queue: Queue) -> dict[str, Any]:
 
 
 def _row(name: str, stored: Stored) -> Any:
+    if stored.kind != "string":
+        return stored.value
     try:
         return parse(name.removeprefix("job:"), stored.value)
-    except (ValueError, TypeError):
+    except ValueError:
         return stored.value
 
 

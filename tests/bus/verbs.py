@@ -1,0 +1,145 @@
+"""Every verb of the bus once: how to get ready for it, how to say it, and what it answers."""
+
+from collections.abc import Callable
+from typing import Any
+
+from echomq_django.bus import jobs
+from echomq_django.bus.dead import forget, requeue, unmirrored
+from echomq_django.bus.jobs import Verdict
+from echomq_django.bus.queue import Queue, count, open_queue
+from echomq_django.bus.recovery import abandon, recover
+from echomq_django.bus.schedule import promote
+from echomq_django.bus.wakeups import pass_on
+from tests.bus.scenes import (
+    SOON,
+    W1,
+    active,
+    completion,
+    dead,
+    death,
+    enqueued,
+    expire,
+    make_due,
+    new_job,
+    nonce,
+    release,
+    retry,
+    revival,
+    suspects,
+)
+
+Act = Callable[[], Any]
+Arrange = Callable[[Queue], tuple[Act, Any]]
+
+
+def _enqueue(queue: Queue) -> tuple[Act, Any]:
+    batch = [new_job(queue), new_job(queue, lane="a"), new_job(queue, delay_ms=SOON)]
+    return lambda: jobs.enqueue(queue, batch), [True] * 3
+
+
+def _claim(queue: Queue) -> tuple[Act, Any]:
+    fresh = enqueued(queue, 2)
+    return lambda: [row.job_id for row in jobs.claim(queue, W1, nonce(), 5)], fresh
+
+
+def _claim_suspect(queue: Queue) -> tuple[Act, Any]:
+    (row,) = suspects(queue)
+    return lambda: getattr(jobs.claim_suspect(queue, W1, nonce()), "job_id", None), row.job_id
+
+
+def _extend(queue: Queue) -> tuple[Act, Any]:
+    (row,) = active(queue, starting=0)
+    return lambda: jobs.extend(queue, W1, [(row.job_id, row.token.fence)]), {row.job_id: row.token}
+
+
+def _complete(queue: Queue) -> tuple[Act, Any]:
+    (row,) = active(queue)
+    return lambda: jobs.complete(queue, W1, [completion(row)]), [Verdict.ACCEPTED]
+
+
+def _retry(queue: Queue) -> tuple[Act, Any]:
+    (row,) = active(queue)
+    return lambda: jobs.retry(queue, W1, [retry(row)]), [Verdict.ACCEPTED]
+
+
+def _release(queue: Queue) -> tuple[Act, Any]:
+    (row,) = active(queue)
+    return lambda: jobs.release(queue, W1, [release(row)]), [Verdict.ACCEPTED]
+
+
+def _die(queue: Queue) -> tuple[Act, Any]:
+    (row,) = active(queue)
+    return lambda: jobs.die(queue, W1, [death(row)]), [Verdict.ACCEPTED]
+
+
+def _discard(queue: Queue) -> tuple[Act, Any]:
+    (job_id,) = enqueued(queue)
+    return lambda: jobs.discard(queue, job_id), Verdict.ACCEPTED
+
+
+def _unmirrored(queue: Queue) -> tuple[Act, Any]:
+    rows = dead(queue)
+    return lambda: [one.row for one in unmirrored(queue)], rows
+
+
+def _forget(queue: Queue) -> tuple[Act, Any]:
+    (row,) = dead(queue)
+    return lambda: forget(queue, [(row.job_id, str(row.token))]), [True]
+
+
+def _requeue(queue: Queue) -> tuple[Act, Any]:
+    (row,) = dead(queue)
+    return lambda: requeue(queue, revival(row)), True
+
+
+def _recover(queue: Queue) -> tuple[Act, Any]:
+    (row,) = active(queue)
+    expire(queue, row)
+    return lambda: recover(queue).stalled, [row.job_id]
+
+
+def _abandon(queue: Queue) -> tuple[Act, Any]:
+    (row,) = active(queue)
+    return lambda: abandon(queue, W1, [(row.job_id, row.token.fence)]).stalled, [row.job_id]
+
+
+def _promote(queue: Queue) -> tuple[Act, Any]:
+    make_due(queue, *enqueued(queue, 2, delay_ms=SOON))
+    return lambda: promote(queue).count, 2
+
+
+def _count(queue: Queue) -> tuple[Act, Any]:
+    enqueued(queue, 2)
+    return lambda: count(queue).pending, 2
+
+
+def _open(queue: Queue) -> tuple[Act, Any]:
+    return lambda: open_queue(queue, 30_000), None
+
+
+def _pass_on(queue: Queue) -> tuple[Act, Any]:
+    enqueued(queue)
+    queue.client.delete(queue.keys.wake)
+    return lambda: pass_on(queue), None
+
+
+VERBS: dict[str, Arrange] = {
+    "jobs/enqueue": _enqueue,
+    "jobs/claim": _claim,
+    "jobs/claim_suspect": _claim_suspect,
+    "jobs/extend": _extend,
+    "jobs/complete": _complete,
+    "jobs/retry": _retry,
+    "jobs/release": _release,
+    "jobs/die": _die,
+    "jobs/discard": _discard,
+    "dead/unmirrored": _unmirrored,
+    "dead/forget": _forget,
+    "dead/requeue": _requeue,
+    "recovery/recover": _recover,
+    "recovery/abandon": _abandon,
+    "schedule/promote": _promote,
+    "queue/count": _count,
+    "queue/open": _open,
+    "wakeups/pass_on": _pass_on,
+}

@@ -1,0 +1,157 @@
+"""Jobs wait in the database until the server has them."""
+
+import threading
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.utils import timezone
+from pytest_django import Settings
+
+from echomq_django.bus import jobs
+from echomq_django.bus.queue import Queue
+from echomq_django.bus.row import State
+from echomq_django.connection import get_bus
+from echomq_django.exceptions import BusUnavailable
+from echomq_django.floor import database, outbox
+from echomq_django.floor.dead_letters import mirror, requeue
+from echomq_django.models import DeadJob, OutboxJob
+from tests.bus import scenes
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_a_parked_job_is_pushed_as_it_was_meant_and_then_leaves_the_outbox(queue: Queue) -> None:
+    job = scenes.new_job(queue, lane="blue", priority=9, max_stalled=None, lease_ms=4_000, body=b"\x00\xff any bytes")
+    outbox.park("default", "default", job, "BusUnavailable: no answer\0")
+
+    parked = OutboxJob.objects.get()
+    assert (parked.job_id, parked.backend, parked.queue) == (job.job_id, "default", "default")
+    assert parked.error == "BusUnavailable: no answer\\x00"
+    assert outbox.relay(get_bus()) == 1
+
+    row = scenes.stored(queue, job.job_id)
+    assert (row.lane, row.priority, row.max_stalled, row.lease_ms, row.body) == ("blue", 9, None, 4_000, job.body)
+    assert row.state is State.PENDING
+    assert not OutboxJob.objects.exists()
+
+
+def test_a_delay_counts_from_the_parking_on(queue: Queue) -> None:
+    soon, late = scenes.new_job(queue, delay_ms=600_000), scenes.new_job(queue, delay_ms=600_000)
+    outbox.park("default", "default", soon, "")
+    outbox.park("default", "default", late, "")
+    OutboxJob.objects.filter(job_id=soon.job_id).update(due_at=timezone.now() - timedelta(seconds=1))
+
+    outbox.relay(get_bus())
+
+    assert scenes.stored(queue, soon.job_id).state is State.PENDING
+    waiting = scenes.stored(queue, late.job_id)
+    assert waiting.state is State.SCHEDULED
+    assert 500_000 < waiting.ready_at - scenes.server_ms(queue) <= 600_000
+
+
+def test_a_job_parked_twice_is_kept_once(queue: Queue) -> None:
+    job = scenes.new_job(queue)
+    assert outbox.park("default", "default", job, "first").pk == outbox.park("default", "default", job, "second").pk
+    assert OutboxJob.objects.get().error == "first"
+
+
+def test_a_push_that_the_server_has_seen_already_adds_no_second_job(queue: Queue) -> None:
+    job = scenes.new_job(queue)
+    jobs.enqueue(queue, [job])
+    outbox.park("default", "default", job, "the reply was lost")
+
+    assert outbox.relay(get_bus()) == 1
+    assert len(jobs.claim(queue, scenes.W1, scenes.nonce(), 9)) == 1
+
+
+def test_the_oldest_go_first_and_no_more_than_the_limit(queue: Queue) -> None:
+    parked = [outbox.park("default", "default", scenes.new_job(queue), "") for _ in range(5)]
+
+    assert outbox.relay(get_bus(), limit=3) == 3
+    assert list(OutboxJob.objects.order_by("pk")) == parked[3:]
+
+
+def test_while_the_server_is_down_everything_stays_parked_and_the_error_has_a_type(emq: Settings, queue: Queue) -> None:
+    outbox.park("default", "default", scenes.new_job(queue), "")
+    unreachable(emq)
+
+    with pytest.raises(BusUnavailable):
+        outbox.relay(get_bus())
+
+    assert OutboxJob.objects.get().tries == 0
+
+
+def test_a_job_that_the_server_refuses_keeps_the_error_and_lets_the_others_pass(queue: Queue) -> None:
+    refused = scenes.new_job(queue, lane="no\nlane")
+    outbox.park("default", "default", refused, "")
+    outbox.park("default", "default", scenes.new_job(queue), "")
+
+    assert outbox.relay(get_bus(), limit=1) == 0
+    assert outbox.relay(get_bus(), limit=1) == 1
+
+    left = OutboxJob.objects.get()
+    assert (left.job_id, left.tries) == (refused.job_id, 1)
+    assert "lane" in left.error
+
+
+def test_a_job_of_a_queue_that_is_listed_no_more_waits_until_it_is_listed_again(emq: Settings, queue: Queue) -> None:
+    outbox.park("default", "retired", scenes.new_job(queue), "")
+
+    assert outbox.relay(get_bus()) == 0
+    emq.TASKS = {"default": {**emq.TASKS["default"], "QUEUES": ["default", "retired"]}}
+    assert outbox.relay(get_bus()) == 1
+    assert len(jobs.claim(get_bus().queue("retired"), scenes.W1, scenes.nonce(), 9)) == 1
+
+
+def test_two_relays_at_once_share_the_work_and_wait_for_nobody(queue: Queue) -> None:
+    for _ in range(4):
+        outbox.park("default", "default", scenes.new_job(queue), "")
+    taken: list[int] = []
+
+    def relay() -> None:
+        taken.append(outbox.relay(get_bus()))
+        connection.close()
+
+    with transaction.atomic():
+        held = list(database.unclaimed(OutboxJob.objects.order_by("pk")[:2]))
+        other = threading.Thread(target=relay)
+        other.start()
+        other.join(10)
+    assert not other.is_alive()
+
+    assert taken == [2]
+    assert list(OutboxJob.objects.order_by("pk")) == held
+
+
+def test_a_requeue_while_the_server_is_down_happens_when_it_is_back(emq: Settings, queue: Queue, caplog: Any) -> None:
+    scenes.dead(queue)
+    [row] = mirror(queue, "default")
+    reachable = emq.CACHES
+    unreachable(emq)
+
+    assert requeue([row.pk], "ana") == 1
+
+    assert DeadJob.objects.get().state == DeadJob.State.REQUEUED
+    assert outbox.waiting_revivals() == 1
+    assert "wait in the outbox" in caplog.text
+    emq.CACHES = reachable
+    assert outbox.relay(get_bus()) == 1
+    assert [job.job_id for job in jobs.claim(queue, scenes.W1, scenes.nonce(), 9)] == [row.job_id]
+
+
+def test_a_revival_of_a_job_that_lives_already_is_dropped_and_logged(queue: Queue, caplog: Any) -> None:
+    scenes.dead(queue)
+    [row] = mirror(queue, "default")
+    for _ in range(2):
+        outbox.park_revivals([row])
+        assert outbox.relay(get_bus()) == 1
+
+    assert "it lives or has ended already" in caplog.text
+    assert len(jobs.claim(queue, scenes.W1, scenes.nonce(), 9)) == 1
+
+
+def unreachable(emq: Settings) -> None:
+    """Point the settings at a port where nobody listens."""
+    emq.CACHES = {**emq.CACHES, "emq": {**emq.CACHES["emq"], "LOCATION": "redis://127.0.0.1:1/0"}}

@@ -1,0 +1,85 @@
+"""What a type checker says about a project that uses the package; mypy reads this file, nothing runs it."""
+
+from typing import assert_type
+
+from echomq_django import JobContext, Task, enqueue_many, task
+
+
+@task
+def bare(number: int, text: str = "") -> str:
+    return text * number
+
+
+@task(queue_name="emails", max_failures=5, backoff=(1, 2.5), retry_on=ValueError, lane=lambda user_id, **kw: f"{user_id}")
+def send(user_id: int, *, order_id: int = 0) -> float:
+    return user_id / order_id
+
+
+@task(takes_context=True, max_stalled=None)
+def with_context(context: JobContext, number: int) -> int:
+    return context.fence + len(context.job_id) + context.attempt + number
+
+
+@task
+async def coroutine(number: int) -> bytes:
+    return bytes(number)
+
+
+@task(lease=60)
+async def patient(number: int) -> list[int]:
+    return [number]
+
+
+@task(takes_context=True)
+async def patient_with_context(context: JobContext, number: int) -> int:
+    return context.fence + number
+
+
+def arguments_and_results_are_checked() -> None:
+    assert_type(bare.enqueue(1, text="x").return_value, str)
+    assert_type(send.enqueue(1, order_id=7).return_value, float)
+    assert_type(with_context.enqueue(1).return_value, int)
+    assert_type(coroutine.enqueue(1).return_value, bytes)
+    assert_type(patient.enqueue(1).return_value, list[int])
+    assert_type(patient_with_context.enqueue(1).return_value, int)
+    assert_type(send.get_result("JOB").return_value, float)
+    assert_type(send.enqueue(1).state, str)
+
+    bare.enqueue("1")  # type: ignore[arg-type]
+    bare.enqueue()  # type: ignore[call-arg]
+    send.enqueue(1, 2)  # type: ignore[call-arg]
+    send.enqueue(1, orderid=2)  # type: ignore[call-arg]
+    with_context.enqueue()  # type: ignore[call-arg]
+    coroutine.enqueue("1")  # type: ignore[arg-type]
+
+
+def using_keeps_the_signature() -> None:
+    changed = send.using(priority=5, queue_name="default", max_failures=2, backoff=[1, 2], database=None)
+    assert_type(changed.enqueue(1).return_value, float)
+
+    changed.enqueue("1")  # type: ignore[arg-type]
+    send.using(max_failure=2)  # type: ignore[call-arg]
+    send.using(max_failures="2")  # type: ignore[arg-type]
+
+
+def unknown_and_wrong_options_are_errors() -> None:
+    task(max_failure=5)  # type: ignore[call-overload]
+    task(lease="30")  # type: ignore[call-overload]
+    task(retry_on=5)  # type: ignore[call-overload]
+
+
+async def asynchronous_code_has_the_same_types() -> None:
+    assert_type((await send.aenqueue(1)).return_value, float)
+    assert_type((await send.aget_result("JOB")).failures, int)
+
+
+def many_jobs_give_their_ids() -> None:
+    assert_type(enqueue_many(send, [((1,), {"order_id": 7})]), list[str])
+    enqueue_many(send, [1])  # type: ignore[list-item]
+
+
+def a_task_can_be_passed_around(any_task: Task[[int], float]) -> None:
+    any_task.enqueue(1)
+
+
+a_task_can_be_passed_around(patient)  # type: ignore[arg-type]
