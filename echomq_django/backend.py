@@ -97,7 +97,7 @@ class JobBackend(BaseTaskBackend):
 
     @async_unsafe(_ASYNC)
     def enqueue(self, task: Task[P, R], args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult[P, R]:  # type: ignore[override]
-        """Put a job in its queue, after the COMMIT of the database that is in a transaction; the id is known at once."""
+        """Put a job in its queue, after the COMMIT of the database that is in a transaction; its id is known now."""
         plan = self._plan(task)
         payload = encode(args, kwargs)
         job = plan.job(args, kwargs, payload)

@@ -17,7 +17,7 @@ def after_commit(database: str | Unset | None, push: Callable[[bool], None]) -> 
     several are in a transaction and the option is not given. A rolled-back savepoint takes its own pushes with it.
     """
     alias = None if database is None else _open_alias() if database is UNSET else _known(database)
-    if alias is not None and connections[alias].in_atomic_block:
+    if alias is not None and _is_open(connections[alias]):
         transaction.on_commit(lambda: push(True), using=alias)
     else:
         push(False)
@@ -25,16 +25,21 @@ def after_commit(database: str | Unset | None, push: Callable[[bool], None]) -> 
 
 def _open_alias() -> str | None:
     # Only connections that this thread has: asking for another one would open it.
-    open_ = [one for one in connections.all(initialized_only=True) if one.in_atomic_block]
+    open_ = [one for one in connections.all(initialized_only=True) if _is_open(one)]
     if len(open_) > 1:
         # A test case holds every database in a transaction of its own, which never commits.
         open_ = [one for one in open_ if not _is_test_case(one)] or open_[:1]
     if len(open_) > 1:
         raise AmbiguousTransaction(
-            f"the databases {', '.join(repr(one.alias) for one in open_)} are in a transaction: say whose COMMIT the job"
-            " waits for with .using(database=...), or database=None to enqueue it at once"
+            f"the databases {', '.join(repr(one.alias) for one in open_)} are in a transaction: say whose COMMIT the"
+            " job waits for with .using(database=...), or database=None to enqueue it at once"
         )
     return open_[0].alias if open_ else None
+
+
+def _is_open(connection: BaseDatabaseWrapper) -> bool:
+    # Without autocommit there is a transaction whose end nobody announces: Django's on_commit() refuses that.
+    return connection.in_atomic_block or (connection.connection is not None and not connection.autocommit)
 
 
 def _is_test_case(connection: BaseDatabaseWrapper) -> bool:

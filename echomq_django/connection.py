@@ -56,7 +56,7 @@ class Bus:
     def client(self, *, socket_timeout: float | None = None) -> redis.Redis:
         """Return a new client with connections of its own, which sends each command once and answers in bytes."""
         entry = cache_entry(self.settings)
-        factory = get_connection_factory(dict(entry.get("OPTIONS", {})))
+        factory = get_connection_factory(options=dict(entry.get("OPTIONS", {})))
         pool = factory.get_connection_pool(factory.make_connection_params(location(entry)))
         kwargs = pool.connection_kwargs
         kwargs.update(decode_responses=False, retry=Retry(NoBackoff(), 0))
@@ -93,16 +93,15 @@ def check_server(client: redis.Redis) -> str:
     with server_errors("asking for the server's version"):
         try:
             info = client.info("server")
-        except redis.ResponseError:
+        except redis.ResponseError as error:
+            if "HELLO" in str(error):
+                raise UnsupportedServer(_too_old("older than redis 6.0", "redis")) from error
             return "unknown"
     name = "valkey" if "valkey_version" in info else "redis"
     version = str(info.get(f"{name}_version", ""))
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if numbers and numbers < _MINIMUM[name]:
-        minimum = ".".join(map(str, _MINIMUM[name]))
-        raise UnsupportedServer(
-            f"the server is {name} {version}, the queue needs {minimum} or newer: upgrade the server"
-        )
+        raise UnsupportedServer(_too_old(f"{name} {version}", name))
     return f"{name} {version}" if version else "unknown"
 
 
@@ -121,10 +120,7 @@ def cache_entry(settings: Settings) -> Mapping[str, Any]:
 
 def is_bus_cache(entry: Mapping[str, Any]) -> bool:
     """Return whether an entry of `CACHES` refuses to be used as a cache."""
-    try:
-        found = import_string(entry["BACKEND"])
-    except (ImportError, KeyError):
-        return False
+    found = import_string(entry["BACKEND"])
     return isinstance(found, type) and issubclass(found, BusCache)
 
 
@@ -137,6 +133,11 @@ def location(entry: Mapping[str, Any]) -> str:
 def unknown_queue(settings: Settings, name: str) -> str:
     """Return the message about a queue that `QUEUES` does not list."""
     return f"queue {name!r} is not in TASKS[{settings.alias!r}]['QUEUES']{did_you_mean(name, settings.queues)}"
+
+
+def _too_old(version: str, name: str) -> str:
+    minimum = ".".join(map(str, _MINIMUM[name]))
+    return f"the server is {version}, the queue needs {minimum} or newer: upgrade the server"
 
 
 def _start_anew() -> None:

@@ -114,9 +114,10 @@ LOGGING = {
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "plain"}},
     "root": {"handlers": ["stderr"], "level": "INFO"},
     "loggers": {
-        # One line for each request and each job would hide the lines that matter.
+        # One line for each request would hide the lines that matter, and the worker itself reports failed jobs.
         "django.server": {"level": "WARNING"},
-        "django.tasks": {"level": "WARNING"},
+        "django.tasks": {"level": "CRITICAL"},
+        "django_tasks": {"level": "CRITICAL"},
     },
 }
 

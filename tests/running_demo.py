@@ -4,6 +4,7 @@ import http.cookiejar
 import json
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -13,10 +14,11 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 MANAGE = Path(__file__).resolve().parents[1] / "example_project" / "manage.py"
 PATIENCE = 60.0
+T = TypeVar("T")
 
 
 class RunningDemo:
@@ -26,10 +28,9 @@ class RunningDemo:
         command = [sys.executable, str(MANAGE), "demo", "--port", "0", *options]
         # The settings of the suite are not the demo's.
         environment = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
-        )
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment)
         self.output = ""
+        self._seen = 0
         try:
             self.read_until("Ctrl-C")
         except BaseException:
@@ -51,20 +52,23 @@ class RunningDemo:
         return found[1]
 
     def read_until(self, text: str) -> None:
-        """Read what the demo prints until a line holds `text`."""
+        """Read what the demo prints until `text` is in what was not read before."""
         assert self.process.stdout
-        for line in self.process.stdout:
-            self.output += line
-            if text in line:
-                return
-        raise AssertionError(f"the demo ended without saying {text!r}:\n{self.output}")
+        deadline = time.monotonic() + PATIENCE
+        while text not in self.output[self._seen :]:
+            left = max(0, deadline - time.monotonic())
+            assert select.select([self.process.stdout], [], [], left)[0], f"{text!r} is not said:\n{self.output}"
+            said = os.read(self.process.stdout.fileno(), 4096)
+            assert said, f"the demo ended without saying {text!r}:\n{self.output}"
+            self.output += said.decode()
+        self._seen = len(self.output)
 
     def stop(self, number: signal.Signals = signal.SIGINT) -> int:
         """Send a signal, wait for the end, and return the exit code."""
         self.process.send_signal(number)
         if self.process.stdout and not self.process.stdout.closed:
             rest, _ = self.process.communicate(timeout=PATIENCE)
-            self.output += rest
+            self.output += rest.decode()
         return self.process.returncode
 
     def survivors(self) -> list[str]:
@@ -111,11 +115,7 @@ class Visitor:
 
     def job_when(self, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """Return the youngest job as soon as it meets `condition`."""
-        deadline = time.monotonic() + PATIENCE
-        while not condition(job := self.jobs()[0]):
-            assert time.monotonic() < deadline, job
-            time.sleep(0.1)
-        return job
+        return poll(self.jobs, lambda jobs: condition(jobs[0]))[0]
 
     def _submit(self, form: str, action: str, fields: dict[str, str]) -> str:
         token = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', self.get(form))
@@ -123,6 +123,15 @@ class Visitor:
         body = urllib.parse.urlencode({"csrfmiddlewaretoken": token[1], **fields}).encode()
         with self._opener.open(urllib.request.Request(action, body), timeout=PATIENCE) as response:
             return str(response.read().decode())
+
+
+def poll(read: Callable[[], T], condition: Callable[[T], bool]) -> T:
+    """Return what `read` returns as soon as it meets `condition`."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition(found := read()):
+        assert time.monotonic() < deadline, found
+        time.sleep(0.1)
+    return found
 
 
 def _read(path: Path) -> str:

@@ -27,7 +27,7 @@ _SAMPLE = 10
 _LOGGED_IDS = 100
 
 
-def act(
+def ask_and_perform(
     model_admin: admin.ModelAdmin[DeadJob], request: HttpRequest, act: Act, queryset: QuerySet[DeadJob]
 ) -> HttpResponse | None:
     """Ask first; once confirmed, act on what is selected, at most on the newest ten thousand."""

@@ -33,8 +33,8 @@ REQUEUE = Act(
     title=_("Requeue dead jobs"),
     button=_("Requeue"),
     question=ngettext_lazy(
-        "%(count)d dead job goes back to its queue, behind the jobs that wait there, with all its attempts anew.",
-        "%(count)d dead jobs go back to their queues, behind the jobs that wait there, with all their attempts anew.",
+        "Requeue %(count)d dead job? It goes behind the jobs that wait in its queue, with all attempts anew.",
+        "Requeue %(count)d dead jobs? They go behind the jobs that wait in their queues, with all attempts anew.",
         "count",
     ),
     done=ngettext_lazy("%(count)d dead job was requeued.", "%(count)d dead jobs were requeued.", "count"),
@@ -47,8 +47,8 @@ DISCARD = Act(
     title=_("Discard dead jobs"),
     button=_("Discard"),
     question=ngettext_lazy(
-        "%(count)d dead job is set aside: it stays in this list and can't be requeued any more.",
-        "%(count)d dead jobs are set aside: they stay in this list and can't be requeued any more.",
+        "Discard %(count)d dead job? It stays in the list and can't be requeued any more.",
+        "Discard %(count)d dead jobs? They stay in the list and can't be requeued any more.",
         "count",
     ),
     done=ngettext_lazy("%(count)d dead job was discarded.", "%(count)d dead jobs were discarded.", "count"),

@@ -38,7 +38,7 @@ class CappedPaginator(DeadJobPaginator):
     def count(self) -> int:
         """Return how many rows can be paged through."""
         rows: Any = self.object_list
-        return int(rows.order_by()[: acting.LIMIT].count())
+        return int(rows.order_by().values("pk")[: acting.LIMIT].count())
 
 
 class DeadJobList(ChangeList):
@@ -52,7 +52,7 @@ class DeadJobList(ChangeList):
     def get_results(self, request: HttpRequest) -> None:
         """Read one page and say so if there is more than can be paged through."""
         super().get_results(request)
-        if self.result_count == acting.LIMIT:
+        if self.result_count == acting.LIMIT and request.method == "GET":
             text = _("These are the newest %(count)d that match. Narrow the filters or search an id to reach others.")
             messages.info(request, text % {"count": acting.LIMIT})
 
@@ -64,15 +64,15 @@ class DeadJobAdmin(DeadJobModelAdmin):
     list_display = (
         "died",
         "task",
+        "state",
         "queue",
         "lane",
         "reason",
         "error_class",
-        "message",
         "attempts",
         "failures",
         "stalled",
-        "state",
+        "message",
     )
     list_display_links = ("died", "task")
     list_filter = (
@@ -93,15 +93,14 @@ class DeadJobAdmin(DeadJobModelAdmin):
     search_help_text = _("The whole id of a job")
     actions = ("requeue", "discard")
     fieldsets = (
-        (None, {"fields": ("job_id", "state_told", "task", "queue", "lane", "backend", "died", "enqueued")}),
-        (_("Why"), {"fields": ("reason", "error_class", "error_message", "same_error")}),
-        (_("Tries"), {"fields": ("attempts", "failures", "stalled", "death_no")}),
-        (_("Arguments"), {"fields": ("arguments",)}),
+        (None, {"fields": (("job_id", "state_told"), ("task", "queue", "lane", "backend"), ("died", "enqueued"))}),
+        (_("Why"), {"fields": (("reason", "error_class", "same_error"), "error_message")}),
+        (_("How"), {"fields": (("attempts", "failures", "stalled", "death_no"), "arguments")}),
         (_("Traceback"), {"fields": ("trace",), "classes": ("collapse",)}),
         (
             _("Details"),
             {
-                "fields": ("death_key", "priority", "max_stalled", "lease_ms", "headers", "options"),
+                "fields": (("death_key", "priority", "max_stalled", "lease_ms"), "headers", "options"),
                 "classes": ("collapse",),
             },
         ),
@@ -189,12 +188,12 @@ class DeadJobAdmin(DeadJobModelAdmin):
     @admin.action(permissions=["requeue"], description=_("Requeue selected dead jobs"))
     def requeue(self, request: HttpRequest, queryset: QuerySet[DeadJob]) -> HttpResponse | None:
         """Ask, then send the selected jobs back to work."""
-        return acting.act(self, request, REQUEUE, queryset)
+        return acting.ask_and_perform(self, request, REQUEUE, queryset)
 
     @admin.action(permissions=["discard"], description=_("Discard selected dead jobs"))
     def discard(self, request: HttpRequest, queryset: QuerySet[DeadJob]) -> HttpResponse | None:
         """Ask, then set the selected jobs aside."""
-        return acting.act(self, request, DISCARD, queryset)
+        return acting.ask_and_perform(self, request, DISCARD, queryset)
 
     @admin.display(description=_("died"), ordering="died_at")
     def died(self, row: DeadJob) -> str:

@@ -61,7 +61,7 @@ class ErrorClassFilter(RecentValues):
 class DiedSinceFilter(admin.SimpleListFilter):
     """By the age of the death."""
 
-    title, parameter_name = _("died"), "since"
+    title, parameter_name = _("time of death"), "since"
 
     def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> Iterable[tuple[str, Any]]:
         """Return the ages, in hours."""

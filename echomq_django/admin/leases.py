@@ -97,11 +97,11 @@ class LeaseAdmin(LeaseModelAdmin):
         "queue",
         "lane",
         "holder",
-        "fence",
-        "attempts",
-        "held_for",
         "time_left",
+        "held_for",
+        "attempts",
         "stalled",
+        "fence",
     )
     list_filter = (QueueFilter, OverdueFilter)
     list_per_page = 50
@@ -111,11 +111,9 @@ class LeaseAdmin(LeaseModelAdmin):
     sortable_by = ()
     actions = None
     fieldsets = (
-        (None, {"fields": ("job_id", "state", "task", "queue", "lane", "backend")}),
-        (_("Lease"), {"fields": ("holder", "fence", "held_for", "time_left")}),
-        (_("Tries"), {"fields": ("attempts", "failures", "stalled", "deaths")}),
-        (_("Arguments"), {"fields": ("arguments",)}),
-        (_("Last failure"), {"fields": ("failure",)}),
+        (None, {"fields": (("job_id", "state"), ("task", "queue", "lane", "backend"))}),
+        (_("Lease"), {"fields": (("holder", "time_left", "held_for", "fence"),)}),
+        (_("How"), {"fields": (("attempts", "failures", "stalled", "deaths"), "arguments", "failure")}),
     )
     readonly_fields = ("state", "held_for", "time_left", "failures", "deaths", "arguments", "failure")
 
@@ -169,7 +167,7 @@ class LeaseAdmin(LeaseModelAdmin):
         text = shown.duration(lease.left_ms)
         if lease.left_ms >= 0:
             return text
-        return format_html('<span class="emq-overdue">{}</span>', _t("overdue since %(span)s") % {"span": text})
+        return format_html('<span class="emq-overdue">{}</span>', _t("overdue %(span)s") % {"span": text})
 
     @admin.display(description=_("state"))
     def state(self, lease: Lease) -> str:

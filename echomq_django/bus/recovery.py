@@ -36,7 +36,8 @@ def recover(queue: Queue, *, beat_ms: int = 1000, limit: int = MAX_ROWS) -> Reco
     """Take back expired leases; after an outage or a step of the clock, only when holders had time to renew."""
     keys = queue.keys
     names = [keys.active, keys.pending, keys.lanes, keys.suspect, keys.dead, keys.meta, keys.wake, keys.events]
-    again, grace_ms, stalled, died, unstarted, *waiting = queue.run(_RECOVER, names, [keys.base, beat_ms, min(limit, MAX_ROWS)])
+    reply = queue.run(_RECOVER, names, [keys.base, beat_ms, min(limit, MAX_ROWS)])
+    again, grace_ms, stalled, died, unstarted, *waiting = reply
     return Recovered(_text(stalled), _text(died), _text(unstarted), [], bool(again), grace_ms, *waiting)
 
 

@@ -136,6 +136,6 @@ def _forget(rows: Sequence[DeadJob]) -> None:
 
 
 def _chunks(pks: Iterable[int]) -> Iterator[list[int]]:
-    known = list(pks)
+    known = sorted(set(pks))  # in one order for all, so that two operators never wait for each other
     for start in range(0, len(known), _CHUNK):
         yield known[start : start + _CHUNK]

@@ -88,7 +88,7 @@ class Consumer:
             self._say_if_back()
         except BusUnavailable as error:
             return self._wait(watched, self._pause(error))
-        return self._wait(watched, longest)
+        return False if self.stopping and self.finished else self._wait(watched, longest)
 
     def give_up(self) -> None:
         """Hand everything back without a stall, also what runs: its end would come too late."""
@@ -176,7 +176,6 @@ class Consumer:
 
     def _take_inventory(self) -> None:
         """Hand back what the server believes to be in these hands and is not: nobody else would ever take it."""
-        self._inventory_at = boottime() + _INVENTORY_S
         mine = {one.row.token for one in self._hands.held} | {one.held.row.token for one in self._unsettled}
         for queue in self._source.queues:
             held = jobs.extend(queue, self._source.holder)
@@ -184,6 +183,7 @@ class Consumer:
             if strays:
                 logger.error("queue %s: handing back %d jobs that were held by nobody", queue.name, len(strays))
                 jobs.release(queue, self._source.holder, strays)
+        self._inventory_at = boottime() + _INVENTORY_S
 
     def _hand_back(self, held: list[Held]) -> None:
         self._unsettled += [Ended(one, Release(one.row.job_id, one.row.token)) for one in held]

@@ -175,8 +175,11 @@ def tend_connections() -> None:
     for connection in connections.all(initialized_only=True):
         if connection.connection is not None:
             if connection.in_atomic_block:
-                connection.close()  # a handler left a transaction open: nobody knows what is in it
-            connection.close_if_unusable_or_obsolete()
+                # A handler left a transaction open: nobody knows what is in it, and Django keeps such a wrapper so.
+                connection.close()
+                del connections[connection.alias]
+            else:
+                connection.close_if_unusable_or_obsolete()
 
 
 async def _call_async(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -188,7 +191,7 @@ def _to_json(job: Job) -> bytes:
     """Return the value as JSON, or nothing if it can't be stored: the job has run and must not run again for that."""
     try:
         value = json.dumps(job.value, allow_nan=False, separators=(",", ":")).encode()
-    except (TypeError, ValueError, RecursionError) as error:
+    except Exception as error:  # a value may raise anything while it is read
         logger.error("job %s (%s): result not stored, it is no JSON: %s", job.row.job_id, job.message.task, error)
         return b""
     if len(value) > MAX_RESULT_BYTES:

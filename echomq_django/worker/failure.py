@@ -26,7 +26,7 @@ def _from_handler_on(frames: TracebackType | None) -> TracebackType | None:
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as second:
+    except BaseException as second:  # whatever it raises, it is not meant for the thread that asks
         return f"(its text can't be had: {type(second).__name__})"
 
 

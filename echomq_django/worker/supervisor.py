@@ -88,7 +88,6 @@ class Supervisor:
             self._estates.remove(process)
             process.close()
         if boottime() >= self._beat_at:
-            self._beat_at = boottime() + self._config.beat
             self._beat()
 
     def _beat(self) -> None:
@@ -96,11 +95,12 @@ class Supervisor:
         self._suspects = any(one.suspects for one in passes)
         if any(one.deaths for one in passes):
             self._tell_keeper(b"mirror\n")
-        for queue in self._queues:
-            self._promote(queue)
+        waits = [self._promote(queue) for queue in self._queues]
         if self._config.burst and self._stop_at is None and all(map(_is_drained, self._queues)):
             logger.info("nothing is left to do")
             self._stop()
+        # Put off only by a beat that went through: a tick without one would pass for the server's return.
+        self._beat_at = boottime() + min(self._config.beat, *waits)
 
     def _recover(self, queue: Queue) -> Recovered:
         for _ in range(_CHUNKS_PER_BEAT):
@@ -110,13 +110,13 @@ class Supervisor:
                 break
         return recovered
 
-    def _promote(self, queue: Queue) -> None:
+    def _promote(self, queue: Queue) -> float:
+        """Move what is due, and return the seconds until something else is."""
         for _ in range(_CHUNKS_PER_BEAT):
             promoted = schedule.promote(queue)
             if not promoted.again:
                 break
-        if promoted.next_due_ms is not None:
-            self._beat_at = min(self._beat_at, boottime() + promoted.next_due_ms / 1000)
+        return self._config.beat if promoted.next_due_ms is None else promoted.next_due_ms / 1000
 
     def _report(self, queue: Queue, recovered: Recovered) -> None:
         for kind, ids, words in (

@@ -47,11 +47,11 @@ for turn, lane in ipairs(ring) do
     if bytes >= MAX_BYTES then break end
     table.insert(taken[turn], id)
     local row, why = read_row(base .. 'job:' .. id)
-    if row then
+    if row and row.state == 'p' then
       ids[#ids + 1], rows[#rows + 1] = id, row
       bytes = bytes + #row.raw
     else
-      unreadable[#unreadable + 1] = { id, why }
+      unreadable[#unreadable + 1] = { id, why or row.state }
     end
   end
   left = left - #taken[turn]

@@ -28,12 +28,12 @@ local id, row
 local lost = {}
 for _, candidate in ipairs(redis.call('ZRANGE', suspect, 0, 9)) do
   local found, why = read_row(base .. 'job:' .. candidate)
-  if found then
+  if found and found.state == 'u' then
     id, row = candidate, found
     break
   end
   -- A row of a newer release waits here for a worker that can read it.
-  if why ~= 'newer' then lost[#lost + 1] = { candidate, why } end
+  if why ~= 'newer' then lost[#lost + 1] = { candidate, why or found.state } end
 end
 redis.call('EXISTS', hand)
 redis.call('EXISTS', active)

@@ -13,7 +13,7 @@ local active, hand, base, holder = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
 
 local started = {}
 for i = 3, #ARGV, 2 do
-  started[ARGV[i]] = tonumber(ARGV[i + 1])
+  started[ARGV[i]] = math.max(started[ARGV[i]] or 0, tonumber(ARGV[i + 1]))
 end
 
 local held, leases, starting, strangers = {}, {}, {}, {}

@@ -25,9 +25,10 @@ local base, holder = ARGV[1], ARGV[2]
 --- @include event
 --- @include unlease
 
+-- A job may run twice here, under a lease that was lost and under its present one.
 local running = {}
 for i = 3, #ARGV, 2 do
-  running[ARGV[i]] = tonumber(ARGV[i + 1])
+  running[ARGV[i]] = math.max(running[ARGV[i]] or 0, tonumber(ARGV[i + 1]))
 end
 
 local ids, rows, started = {}, {}, 0

@@ -8,9 +8,8 @@ from echomq_django.bus.dead import Revival
 from echomq_django.bus.jobs import Completion, Death, NewJob, Release, Retry
 from echomq_django.bus.message import Message
 from echomq_django.bus.queue import Queue
-from echomq_django.bus.recovery import abandon, recover
+from echomq_django.bus.recovery import recover
 from echomq_django.bus.row import Done, Failure, Row
-from echomq_django.bus.schedule import promote
 
 W1, W2 = "host-1.1", "host-2.1"
 LEASE = 30_000
@@ -39,7 +38,9 @@ def enqueued(queue: Queue, number: int = 1, **options: Any) -> list[str]:
     return [job.job_id for job in batch]
 
 
-def active(queue: Queue, number: int = 1, *, holder: str = W1, starting: int = jobs.MAX_ROWS, **options: Any) -> list[Row]:
+def active(
+    queue: Queue, number: int = 1, *, holder: str = W1, starting: int = jobs.MAX_ROWS, **options: Any
+) -> list[Row]:
     """Enqueue `number` jobs into an empty queue and let `holder` claim them."""
     fresh = enqueued(queue, number, **options)
     rows = jobs.claim(queue, holder, nonce(), number, starting=starting)
@@ -73,8 +74,9 @@ def stored(queue: Queue, job_id: str) -> Row:
 
 def expire(queue: Queue, *rows: Row) -> None:
     """Let the leases of `rows` have ended a millisecond ago, with recovery awake all the time."""
-    now = server_ms(queue)
-    queue.client.zadd(queue.keys.active, {row.job_id: now - 1 for row in rows}, xx=True)
+    if rows:
+        now = server_ms(queue)
+        queue.client.zadd(queue.keys.active, {row.job_id: now - 1 for row in rows}, xx=True)
     stay_awake(queue)
 
 
@@ -85,8 +87,9 @@ def stay_awake(queue: Queue) -> None:
 
 def make_due(queue: Queue, *job_ids: str) -> None:
     """Let the time of scheduled jobs have come."""
-    now = server_ms(queue)
-    queue.client.zadd(queue.keys.scheduled, dict.fromkeys(job_ids, now - 1), xx=True)
+    if job_ids:
+        now = server_ms(queue)
+        queue.client.zadd(queue.keys.scheduled, dict.fromkeys(job_ids, now - 1), xx=True)
 
 
 def server_ms(queue: Queue) -> int:
@@ -96,7 +99,7 @@ def server_ms(queue: Queue) -> int:
 
 
 def tick(queue: Queue) -> None:
-    """Wait until the server's clock shows the next millisecond: jobs of one millisecond stand in the order of their ids."""
+    """Wait for the server's next millisecond: jobs of the same one stand in the order of their ids."""
     now = server_ms(queue)
     while server_ms(queue) == now:
         pass

@@ -1,4 +1,4 @@
-"""Rows that are missing, damaged, of another type or of a newer release: they hold nobody up and nothing is made of them."""
+"""Rows that are missing, damaged, of another type or of a newer release hold nobody up and leave no ghost."""
 
 from collections.abc import Callable
 from struct import pack
@@ -34,7 +34,7 @@ from tests.bus.view import changes, view
 
 pytestmark = pytest.mark.broken_keyspace
 
-DONE = b"\x81c" + bytes(36) + b"app.tasks.send\0" + W1.encode() + b"\x001"
+DONE = pack("<BcddffH", 129, b"c", 1.0, 1.0, 1.0, 1.0, 1) + b"app.tasks.send\0host-1.1\x001"
 NEWER = b"\x02 a layout that only the next release knows, with a few more bytes"
 PLACES: dict[str, Callable[[Queue], str]] = {
     "pending": lambda queue: enqueued(queue, priority=1)[0],
@@ -57,7 +57,13 @@ def damage(queue: Queue, job_id: str, how: str) -> None:
     if how == "of another type":
         queue.client.hset(key, "a", "hash")
     elif how != "missing":
-        pieces = {"empty": b"", "cut off": raw[:15], "cut in the body": raw[:40], "done": DONE, "of a newer release": NEWER}
+        pieces = {
+            "empty": b"",
+            "cut off": raw[:15],
+            "cut in the body": raw[:40],
+            "done": DONE,
+            "of a newer release": NEWER,
+        }
         queue.client.set(key, pieces[how])
 
 
@@ -65,8 +71,8 @@ HOWS = ["missing", "empty", "cut off", "cut in the body", "of another type", "do
 
 
 def make_overdue(queue: Queue, key: str) -> None:
-    if names := queue.client.zrange(key, 0, -1):
-        queue.client.zadd(key, dict.fromkeys(names, 1))
+    for name, _ in queue.client.zscan_iter(key):
+        queue.client.zadd(key, {name: 1})
 
 
 def pass_by(queue: Queue, place: str) -> None:
@@ -173,6 +179,17 @@ def test_a_mirror_is_told_what_is_wrong_with_a_death(queue):
     found = {death.job_id: (death.row, death.problem) for death in unmirrored(queue)}
     assert found[gone.job_id] == (None, "its row is missing")
     assert all(row is None and problem for row, problem in found.values())
+
+
+@pytest.mark.parametrize("place", ["pending", "scheduled", "suspect", "active"])
+def test_a_job_that_is_elsewhere_is_not_moved_from_where_its_name_stands(queue, place):
+    (row,) = dead(queue) if place == "active" else active(queue)
+    queue.client.zadd(queue.keys.base + place, {row.job_id: 1})
+    queue.client.zadd(queue.keys.lanes, {"": 1}) if place == "pending" else None
+    pass_by(queue, place)
+    assert stored(queue, row.job_id) == row
+    assert row.job_id not in view(queue).get(place, {})
+    assert view(queue)["events"][-1] == {"kind": "lost", "id": row.job_id, "fence": "0", "detail": row.state}
 
 
 def test_a_job_that_lives_is_no_death_wherever_its_name_stands(queue):

@@ -124,6 +124,14 @@ def test_asking_again_never_returns_what_is_no_longer_mine(queue):
     assert claim(queue, W1, mine, 3, again=True) == [kept]
 
 
+def test_asking_again_leaves_out_what_another_claim_of_mine_got(queue):
+    enqueued(queue, 2)
+    mine = nonce()
+    (first,) = claim(queue, W1, mine, 1)
+    claim(queue, W1, nonce(), 1)
+    assert claim(queue, W1, mine, 1, again=True) == [first]
+
+
 def test_asking_again_leaves_out_the_error_as_the_first_answer_did(queue):
     (row,) = active(queue)
     jobs.retry(queue, W1, [retry(row)])

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from echomq_django.bus import jobs
-from echomq_django.bus.row import State
+from echomq_django.bus.row import Failure, State
 from echomq_django.bus.schedule import Promoted, promote
 from tests.bus.scenes import SOON, W1, active, enqueued, make_due, nonce, stored
 from tests.bus.view import changes
@@ -64,7 +64,7 @@ def test_a_delayed_job_stands_behind_those_that_became_ready_before_it(queue):
 
 def test_a_retried_job_keeps_its_error_and_counters(queue):
     (row,) = active(queue)
-    jobs.retry(queue, W1, [jobs.Retry(row.job_id, row.token, SOON, jobs.Failure("failed", "E", "why", "where"))])
+    jobs.retry(queue, W1, [jobs.Retry(row.job_id, row.token, SOON, Failure("failed", "E", "why", "where"))])
     waiting = stored(queue, row.job_id)
     make_due(queue, row.job_id)
     promote(queue)

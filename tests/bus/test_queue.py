@@ -55,7 +55,10 @@ def test_two_queues_and_two_prefixes_share_a_server_and_nothing_else(queue, redi
 
 
 def test_a_server_that_is_not_there_is_unavailable(prefix):
-    with redis.Redis(port=1) as nobody, pytest.raises(BusUnavailable, match="queue/count: no answer"):
+    with (
+        redis.Redis.from_url("redis://127.0.0.1:1") as nobody,
+        pytest.raises(BusUnavailable, match="queue/count: no answer"),
+    ):
         count(Queue(nobody, prefix, "mail"))
 
 

@@ -35,9 +35,7 @@ def test_a_job_that_is_handed_back_with_a_delay_is_scheduled_at_no_cost(queue):
         assert jobs.release(queue, W1, [release(row, 5000)]) == [Verdict.ACCEPTED]
     waiting = changed[f"job:{row.job_id}"]
     assert before + 5000 <= waiting.ready_at <= server_ms(queue) + 5000
-    assert waiting == replace(
-        row, state=State.SCHEDULED, started=False, order=104 * 2**43 + waiting.ready_at
-    )
+    assert waiting == replace(row, state=State.SCHEDULED, started=False, order=104 * 2**43 + waiting.ready_at)
     assert changed == {
         "active": None,
         f"hand:{W1}": None,

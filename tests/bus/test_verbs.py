@@ -7,11 +7,9 @@ from pathlib import Path
 import pytest
 
 from echomq_django.bus import scripts
-from echomq_django.bus.queue import open_queue
 from echomq_django.exceptions import UnsupportedServer
-from tests.bus.scenes import W1, active, completion, enqueued
 from tests.bus.verbs import VERBS
-from tests.bus.view import changes, view
+from tests.bus.view import changes
 
 SCRIPTS = {str(path.relative_to(scripts.ROOT).with_suffix("")) for path in scripts.ROOT.glob("*/*.lua")}
 SCRIPTS = {name for name in SCRIPTS if not name.startswith("lib/")}

@@ -10,7 +10,7 @@ from tests.invariants import Stored, read_all
 
 
 def view(queue: Queue) -> dict[str, Any]:
-    """Return all keys of `queue` by their names; rows that can be read are parsed, and `ttl` names the rows that will expire."""
+    """Return all keys of `queue` by their names, rows parsed if they can be, and as `ttl` the names that expire."""
     _, queues = read_all(queue.client, queue.keys.prefix)
     stored = queues.get(queue.name, {})
     seen = {name: _row(name, one) if name.startswith("job:") else one.value for name, one in stored.items()}

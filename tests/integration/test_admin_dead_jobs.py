@@ -1,20 +1,17 @@
 """What operators see of dead jobs in the admin, and what their clicks do."""
 
 import re
-from collections.abc import Callable
 from datetime import timedelta
-from html import unescape
 from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
-from pytest_django import Settings
 
 from echomq_django.admin import acting
 from echomq_django.bus import jobs
@@ -24,31 +21,17 @@ from echomq_django.bus.row import Failure
 from echomq_django.floor.dead_letters import discard, mirror, requeue
 from echomq_django.models import DeadJob, OutboxJob
 from tests.bus import scenes
+from tests.integration.pages import has_inline_code, logged_in, said, text_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 LIST = "/admin/echomq_django/deadjob/"
-Login = Callable[..., Client]
 
 
 @pytest.fixture
-def login() -> Login:
-    """Log a staff user in who has nothing but the permissions named."""
-
-    def as_user(name: str, *permissions: str, **options: Any) -> Client:
-        user = User.objects.create_user(name, is_staff=True)
-        user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
-        client = Client(**options)
-        client.force_login(user)
-        return client
-
-    return as_user
-
-
-@pytest.fixture
-def ana(login: Login) -> Client:
+def ana() -> Client:
     """An operator with all permissions on dead jobs."""
-    return login("ana", "view_deadjob", "requeue_deadjob", "discard_deadjob")
+    return logged_in("ana", "view_deadjob", "requeue_deadjob", "discard_deadjob")
 
 
 @pytest.fixture
@@ -71,16 +54,6 @@ def stored(number: int = 1, **facts: Any) -> list[DeadJob]:
 
 def page_of(row: DeadJob, act: str = "change") -> str:
     return reverse(f"admin:echomq_django_deadjob_{act}", args=[row.pk])
-
-
-def text_of(response: Any) -> str:
-    """Return what a reader sees, without tags."""
-    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]*>", " ", response.content.decode())))
-
-
-def said(response: Any) -> list[str]:
-    """Return the messages on a page."""
-    return [str(message) for message in response.context["messages"]]
 
 
 def chosen(*rows: DeadJob, **more: Any) -> dict[str, Any]:
@@ -230,10 +203,8 @@ def test_a_double_click_and_a_reload_requeue_once_and_say_who_was_first(
     assert LogEntry.objects.count() == 1
 
 
-def test_the_second_of_two_operators_is_told_what_the_first_did(
-    ana: Client, login: Login, queue: Queue, row: DeadJob
-) -> None:
-    bob = login("bob", "view_deadjob", "requeue_deadjob", "discard_deadjob")
+def test_the_second_of_two_operators_is_told_what_the_first_did(ana: Client, queue: Queue, row: DeadJob) -> None:
+    bob = logged_in("bob", "view_deadjob", "requeue_deadjob", "discard_deadjob")
     ana.post(page_of(row, "requeue"))
 
     for act in ("requeue", "discard"):
@@ -258,8 +229,8 @@ def test_reading_pages_changes_nothing(ana: Client, queue: Queue, row: DeadJob) 
 
 
 @pytest.mark.parametrize("act", ["requeue", "discard"])
-def test_who_may_only_look_finds_no_buttons_and_is_refused(login: Login, row: DeadJob, act: str) -> None:
-    viewer = login("eve", "view_deadjob")
+def test_who_may_only_look_finds_no_buttons_and_is_refused(row: DeadJob, act: str) -> None:
+    viewer = logged_in("eve", "view_deadjob")
 
     for url in (LIST, page_of(row)):
         html = viewer.get(url).content.decode()
@@ -271,8 +242,8 @@ def test_who_may_only_look_finds_no_buttons_and_is_refused(login: Login, row: De
     assert row.state == DeadJob.State.DEAD
 
 
-def test_one_permission_does_not_give_the_other(login: Login, row: DeadJob) -> None:
-    operator = login("eve", "view_deadjob", "requeue_deadjob")
+def test_one_permission_does_not_give_the_other(row: DeadJob) -> None:
+    operator = logged_in("eve", "view_deadjob", "requeue_deadjob")
 
     assert operator.post(page_of(row, "discard"), {"post": "yes"}).status_code == 403
     assert operator.post(LIST, confirmed(row, action="discard")).status_code == 403
@@ -280,15 +251,15 @@ def test_one_permission_does_not_give_the_other(login: Login, row: DeadJob) -> N
 
 
 @pytest.mark.parametrize("permissions", [[], ["requeue_deadjob"]])
-def test_without_the_permission_to_look_there_is_no_list(login: Login, row: DeadJob, permissions: list[str]) -> None:
-    nobody = login("eve", *permissions)
+def test_without_the_permission_to_look_there_is_no_list(row: DeadJob, permissions: list[str]) -> None:
+    nobody = logged_in("eve", *permissions)
 
     assert nobody.get(LIST).status_code == 403
     assert nobody.get(page_of(row)).status_code == 403
 
 
-def test_a_post_without_a_csrf_token_is_refused(login: Login, row: DeadJob) -> None:
-    client = login("ana", "view_deadjob", "requeue_deadjob", "discard_deadjob", enforce_csrf_checks=True)
+def test_a_post_without_a_csrf_token_is_refused(row: DeadJob) -> None:
+    client = logged_in("ana", "view_deadjob", "requeue_deadjob", "discard_deadjob", enforce_csrf_checks=True)
 
     assert client.post(page_of(row, "requeue")).status_code == 403
     assert client.post(LIST, confirmed(row)).status_code == 403
@@ -311,7 +282,7 @@ def test_the_action_of_the_list_asks_first_and_then_requeues_all_that_was_ticked
     rows = mirror(queue, "default")
 
     asked = ana.post(LIST, chosen(*rows[:2]))
-    assert "2 dead jobs go back to their queues" in text_of(asked)
+    assert "Requeue 2 dead jobs?" in text_of(asked)
     assert all(str(row) in text_of(asked) for row in rows[:2])
     assert DeadJob.objects.filter(state="dead").count() == 3
 
@@ -344,7 +315,7 @@ def test_an_act_on_all_that_match_takes_just_those(ana: Client) -> None:
     form = {"select_across": 1, "action": "discard"}
 
     asked = ana.post(LIST + "?queue=emails", chosen(DeadJob.objects.latest("pk"), **form))
-    assert "60 dead jobs are set aside" in text_of(asked)
+    assert "Discard 60 dead jobs?" in text_of(asked)
     ana.post(LIST + "?queue=emails", confirmed(DeadJob.objects.latest("pk"), **form))
 
     assert DeadJob.objects.filter(state="discarded").count() == 60
@@ -387,10 +358,9 @@ def test_a_death_that_cannot_be_read_offers_no_requeue_and_says_why(ana: Client)
     assert said(answer) == [f"{row.job_id} can't be requeued: only the bytes of its row are left."]
 
 
-def test_a_requeue_while_the_server_is_down_says_that_the_job_waits(ana: Client, emq: Settings, row: DeadJob) -> None:
-    emq.CACHES = {**emq.CACHES, "emq": {**emq.CACHES["emq"], "LOCATION": "redis://127.0.0.1:1/0"}}
-
-    answer = ana.post(page_of(row, "requeue"), follow=True)
+def test_a_requeue_while_the_server_is_down_says_that_the_job_waits(ana: Client, outage: Any, row: DeadJob) -> None:
+    with outage():
+        answer = ana.post(page_of(row, "requeue"), follow=True)
 
     assert said(answer) == [
         "1 dead job was requeued.",
@@ -408,5 +378,4 @@ def test_no_page_needs_inline_script_or_style(ana: Client, row: DeadJob) -> None
     pages = [ana.get(LIST), ana.get(page_of(row)), ana.post(LIST, chosen(row)), ana.post(page_of(row, "discard"))]
 
     for page in pages:
-        html = page.content.decode()
-        assert not re.search(r"<style|\sstyle=|\son\w+=|<script(?![^>]*\ssrc=)", html), page.request["PATH_INFO"]
+        assert not has_inline_code(page), page.request["PATH_INFO"]

@@ -5,9 +5,11 @@ import logging
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 from django.core.exceptions import SynchronousOnlyOperation
 from pytest_django import Settings
 
@@ -16,6 +18,7 @@ from echomq_django.bus import ids, jobs
 from echomq_django.bus.message import Message
 from echomq_django.bus.queue import Queue
 from echomq_django.bus.row import Row, State
+from echomq_django.conf import ImproperlyConfiguredQueue
 from echomq_django.connection import get_bus
 from echomq_django.embedded import Valkey
 from echomq_django.exceptions import (
@@ -60,6 +63,7 @@ def renamed(number: int) -> None: ...
 
 other_name = task(renamed)
 
+
 pytestmark = pytest.mark.usefixtures("emq")
 
 
@@ -92,7 +96,14 @@ def test_the_options_of_a_task_stand_in_its_row() -> None:
 
 def test_what_using_changed_travels_with_the_job() -> None:
     changed = full.using(
-        max_failures=9, backoff=3, result_ttl=0, lane="vip", max_stalled=None, lease=1, priority=-100, queue_name="default"
+        max_failures=9,
+        backoff=3,
+        result_ttl=0,
+        lane="vip",
+        max_stalled=None,
+        lease=1,
+        priority=-100,
+        queue_name="default",
     )
 
     row = row_of(changed.enqueue(5))
@@ -107,7 +118,12 @@ def test_the_result_is_ready_and_knows_its_arguments() -> None:
     result = send.enqueue([1], a={"b": 2})
 
     assert ids.check(result.id) == result.id
-    assert (result.status, result.state, result.attempts, result.is_finished) == (TaskResultStatus.READY, "pending", 0, False)
+    assert (result.status, result.state, result.attempts, result.is_finished) == (
+        TaskResultStatus.READY,
+        "pending",
+        0,
+        False,
+    )
     assert (result.args, result.kwargs, result.backend, result.task) == ([[1]], {"a": {"b": 2}}, "default", send)
     assert before <= result.enqueued_at <= datetime.now(UTC)
     assert (result.started_at, result.finished_at, result.errors, result.worker_ids) == (None, None, [], [])
@@ -206,6 +222,13 @@ def test_a_task_that_a_worker_could_not_find_is_refused(queue: Queue) -> None:
     assert queue.client.keys("*job*") == []
 
 
+def test_a_task_whose_name_another_one_took_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain, "__qualname__", "send")
+
+    with pytest.raises(UnresolvableTask, match="is another task than the one to be enqueued"):
+        task(plain).enqueue(1)
+
+
 def test_a_task_of_the_main_module_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(renamed, "__module__", "__main__")
 
@@ -247,7 +270,7 @@ def test_two_aliases_on_one_server_keep_their_own_prefix(emq: Settings, redis_cl
 
 def test_coroutines_enqueue_with_aenqueue_only(queue: Queue) -> None:
     async def view() -> str:
-        with pytest.raises(SynchronousOnlyOperation, match="await task.aenqueue"):
+        with pytest.raises(SynchronousOnlyOperation, match=r"await task\.aenqueue"):
             send.enqueue(1)
         return (await send.aenqueue(2)).id
 
@@ -303,7 +326,7 @@ def test_django_s_own_log_of_the_enqueue_is_kept(caplog: pytest.LogCaptureFixtur
     assert f"id={result.id} path={__name__}.send enqueued backend=default" in caplog.text
 
 
-def test_a_server_that_is_down_raises_with_the_id(emq: Settings, tmp_path: Any) -> None:
+def test_a_server_that_is_down_raises_with_the_id(emq: Settings, tmp_path: Path) -> None:
     with Valkey(tmp_path / "valkey") as server:
         emq.CACHES = {**emq.CACHES, "emq": {**emq.CACHES["emq"], "LOCATION": server.url}}
         send.enqueue()
@@ -316,7 +339,29 @@ def test_a_server_that_is_down_raises_with_the_id(emq: Settings, tmp_path: Any) 
         assert row_of(send.enqueue())
 
 
-def test_a_full_server_takes_nothing_and_says_so(emq: Settings, tmp_path: Any) -> None:
+def test_a_server_that_hangs_is_not_asked_twice(emq: Settings, tmp_path: Path) -> None:
+    with Valkey(tmp_path / "valkey") as server, Cutter(server.port) as cutter:
+        entry = {**emq.CACHES["emq"], "LOCATION": cutter.url, "OPTIONS": {"SOCKET_TIMEOUT": 0.3}}
+        emq.CACHES = {**emq.CACHES, "emq": entry}
+        send.enqueue()
+        before = cutter.seen(b"EVALSHA")
+        with redis.Redis.from_url(server.url) as admin:
+            admin.client_pause(10_000, all=False)
+            with pytest.raises(BusUnavailable, match=r"Timeout.*is not enqueued"):
+                send.enqueue()
+            admin.client_unpause()
+
+        assert cutter.seen(b"EVALSHA") == before + 1
+
+
+def test_settings_that_lost_the_cache_alias_are_named(emq: Settings) -> None:
+    emq.CACHES = {"default": emq.CACHES["default"]}
+
+    with pytest.raises(ImproperlyConfiguredQueue, match="is no alias of CACHES"):
+        send.enqueue()
+
+
+def test_a_full_server_takes_nothing_and_says_so(emq: Settings, tmp_path: Path) -> None:
     with Valkey(tmp_path / "valkey") as server:
         emq.CACHES = {**emq.CACHES, "emq": {**emq.CACHES["emq"], "LOCATION": server.url}}
         send.enqueue()
@@ -343,9 +388,9 @@ def test_a_reply_that_is_lost_on_the_way_makes_one_job(emq: Settings, valkey: Va
 
         result = send.enqueue(2)
 
-        assert cutter.seen(b"EVALSHA") >= 3
+        assert cutter.seen(b"EVALSHA") == 3
+        assert cutter.seen(result.id.encode()) == 4  # its row and its own argument, said twice
     assert queue.client.zcard(queue.keys.pending) == 2
-    assert row_of(result)
 
 
 def test_threads_share_the_pool_without_mixing_replies() -> None:

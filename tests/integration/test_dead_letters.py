@@ -4,7 +4,9 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -243,6 +245,25 @@ def test_requeueing_twice_is_requeueing_once(queue: Queue) -> None:
     assert len(jobs.claim(queue, scenes.W1, scenes.nonce(), 9)) == 2
 
 
+def test_of_four_operators_at_once_one_requeues_the_job(queue: Queue) -> None:
+    scenes.dead(queue, 20)
+    pks = [row.pk for row in mirror(queue, "default")]
+    together = threading.Barrier(4)
+
+    def operate(name: str, mine: list[int]) -> int:
+        together.wait(10)
+        try:
+            return requeue(mine, name)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(4) as operators:
+        changed = list(operators.map(operate, "abcd", [pks, pks[::-1], pks, pks[::-1]]))
+
+    assert sum(changed) == 20
+    assert len(jobs.claim(queue, scenes.W1, scenes.nonce(), 99)) == 20
+
+
 def test_a_requeue_that_is_rolled_back_pushes_nothing(queue: Queue) -> None:
     scenes.dead(queue)
     [row] = mirror(queue, "default")
@@ -295,24 +316,17 @@ def test_discarding_makes_the_server_forget_that_death_only(queue: Queue) -> Non
     assert bus_dead.unmirrored(queue) == []
 
 
-def test_discarding_works_while_the_server_is_down(emq: Any, queue: Queue) -> None:
+def test_discarding_works_while_the_server_is_down(outage: Any, queue: Queue) -> None:
     scenes.dead(queue)
     [row] = mirror(queue, "default")
-    unreachable(emq)
 
-    assert discard([row.pk], "ana") == 1
+    with outage():
+        assert discard([row.pk], "ana") == 1
 
 
-def test_mirroring_says_that_the_server_is_down(emq: Any, queue: Queue) -> None:
-    unreachable(emq)
-
-    with pytest.raises(BusUnavailable):
+def test_mirroring_says_that_the_server_is_down(outage: Any) -> None:
+    with outage(), pytest.raises(BusUnavailable):
         mirror(get_bus().queue("default"), "default")
-
-
-def unreachable(emq: Any) -> None:
-    """Point the settings at a port where nobody listens."""
-    emq.CACHES = {**emq.CACHES, "emq": {**emq.CACHES["emq"], "LOCATION": "redis://127.0.0.1:1/0"}}
 
 
 @contextmanager
@@ -351,16 +365,20 @@ def remembered_again(queue: Queue, deaths: dict[str, Any]) -> None:
 
 def mirrored_by_three_processes() -> list[int]:
     """Let three processes mirror all there is, starting together, and return how many each took over."""
-    script = Path(__file__).with_name("mirroring.py")
-    command = [sys.executable, str(script)]
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     root = str(Path(__file__).parents[2])
+    command = [sys.executable, str(Path(__file__).with_name("mirroring.py"))]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     processes = [subprocess.Popen(command, cwd=root, env={**os.environ, "PYTHONPATH": root}, **pipes) for _ in range(3)]
-    for process in processes:
-        assert process.stdout.readline() == "ready\n"
-    for process in processes:
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    taken = [json.loads(process.communicate(timeout=60)[0]) for process in processes]
-    assert [process.returncode for process in processes] == [0, 0, 0]
-    return taken
+    try:
+        for process in processes:
+            assert process.stdout.readline() == "ready\n"
+        for process in processes:
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        taken = [json.loads(process.communicate(timeout=60)[0]) for process in processes]
+        assert [process.returncode for process in processes] == [0, 0, 0]
+        return taken
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()

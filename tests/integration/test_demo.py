@@ -3,13 +3,12 @@
 import shutil
 import signal
 import sys
-import time
 import urllib.error
 from collections.abc import Iterator
 
 import pytest
 
-from tests.running_demo import PATIENCE, RunningDemo, Visitor
+from tests.running_demo import PATIENCE, RunningDemo, Visitor, poll
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +19,10 @@ def demo() -> Iterator[RunningDemo]:
 
 @pytest.fixture
 def visitor(demo: RunningDemo) -> Visitor:
-    return Visitor(demo)
+    """Somebody who comes when the bot has nothing to do."""
+    visitor = Visitor(demo)
+    poll(visitor.jobs, lambda jobs: all(job["place"] in {"done", "dead"} for job in jobs))
+    return visitor
 
 
 def test_the_printed_addresses_answer(demo: RunningDemo, visitor: Visitor) -> None:
@@ -43,7 +45,7 @@ def test_twenty_commands_are_twenty_jobs(visitor: Visitor) -> None:
     before = len(visitor.jobs())
     visitor.press("ask", kind="echo", text="again", times="20")
     assert len(visitor.jobs()) == before + 20
-    visitor.job_when(lambda _: all(job["place"] == "done" for job in visitor.jobs()[:20]))
+    poll(visitor.jobs, lambda jobs: all(job["place"] == "done" for job in jobs[:20]))
 
 
 def test_a_job_whose_worker_is_killed_comes_back_and_has_its_effect_once(demo: RunningDemo, visitor: Visitor) -> None:
@@ -67,7 +69,7 @@ def test_a_command_that_fails_too_often_is_a_dead_job_in_the_admin(visitor: Visi
     visitor.press("ask", kind="stumble", text="a root", times="1")
     job = visitor.job_when(lambda job: job["place"] == "dead")
     assert job["starts"] == 3
-    assert "Stumbled" in visitor.sign_in()
+    poll(visitor.sign_in, lambda dead_jobs: "Stumbled" in dead_jobs)
 
 
 def test_a_command_that_kills_its_process_is_dead_after_three_stalls(visitor: Visitor) -> None:
@@ -77,7 +79,6 @@ def test_a_command_that_kills_its_process_is_dead_after_three_stalls(visitor: Vi
 
 
 def test_nothing_is_killed_while_no_job_is_in_hand(visitor: Visitor) -> None:
-    visitor.job_when(lambda _: all(not job["running"] for job in visitor.jobs()))
     assert "Nothing was killed" in visitor.press("kill", what="worker")
 
 
@@ -110,6 +111,15 @@ def test_a_signal_stops_everything_and_leaves_nothing_behind(number: signal.Sign
     assert "Traceback" not in demo.output
 
 
+def test_a_demo_whose_terminal_is_gone_ends() -> None:
+    with RunningDemo("--no-postgres") as demo:
+        assert demo.process.stdout
+        demo.process.stdout.close()
+        assert demo.process.wait(PATIENCE) == 0
+    assert not demo.survivors()
+    assert not demo.directory.exists()
+
+
 def test_a_demo_that_is_stopped_before_its_killed_worker_is_back_leaves_nothing_behind() -> None:
     with RunningDemo("--no-postgres") as demo:
         visitor = Visitor(demo)
@@ -125,8 +135,5 @@ def test_a_demo_that_is_stopped_before_its_killed_worker_is_back_leaves_nothing_
 def test_no_process_outlives_a_demo_that_was_killed() -> None:
     with RunningDemo("--no-postgres") as demo:
         assert demo.stop(signal.SIGKILL) == -signal.SIGKILL
-        deadline = time.monotonic() + PATIENCE
-        while left := demo.survivors():
-            assert time.monotonic() < deadline, left
-            time.sleep(0.1)
+        poll(demo.survivors, lambda left: not left)
         shutil.rmtree(demo.directory)

@@ -4,7 +4,7 @@ from io import StringIO
 from typing import Any
 
 import pytest
-from django.apps import apps
+from django.contrib.auth.models import Permission
 from django.core.management import call_command
 from django.db import connections
 from django.db.migrations.executor import MigrationExecutor
@@ -48,13 +48,11 @@ def test_the_tables_come_and_go_on_sqlite(tmp_path: Any, django_db_blocker: Any)
 @pytest.mark.django_db
 def test_nobody_can_be_given_the_right_to_edit_or_delete() -> None:
     for model, codenames in {
-        DeadJob: {"view_deadjob", "requeue_deadjob", "discard_deadjob"},
-        OutboxJob: {"view_outboxjob"},
-        apps.get_model(APP, "Lease"): {"view_lease"},
+        "deadjob": {"view_deadjob", "requeue_deadjob", "discard_deadjob"},
+        "outboxjob": {"view_outboxjob"},
+        "lease": {"view_lease"},
     }.items():
-        found = apps.get_model("auth", "Permission").objects.filter(
-            content_type__app_label=APP, content_type__model=model._meta.model_name
-        )
+        found = Permission.objects.filter(content_type__app_label=APP, content_type__model=model)
         assert {permission.codename for permission in found} == codenames
 
 

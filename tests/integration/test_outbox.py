@@ -73,11 +73,10 @@ def test_the_oldest_go_first_and_no_more_than_the_limit(queue: Queue) -> None:
     assert list(OutboxJob.objects.order_by("pk")) == parked[3:]
 
 
-def test_while_the_server_is_down_everything_stays_parked_and_the_error_has_a_type(emq: Settings, queue: Queue) -> None:
+def test_while_the_server_is_down_everything_stays_parked_and_the_error_has_a_type(outage: Any, queue: Queue) -> None:
     outbox.park("default", "default", scenes.new_job(queue), "")
-    unreachable(emq)
 
-    with pytest.raises(BusUnavailable):
+    with outage(), pytest.raises(BusUnavailable):
         outbox.relay(get_bus())
 
     assert OutboxJob.objects.get().tries == 0
@@ -125,20 +124,29 @@ def test_two_relays_at_once_share_the_work_and_wait_for_nobody(queue: Queue) -> 
     assert list(OutboxJob.objects.order_by("pk")) == held
 
 
-def test_a_requeue_while_the_server_is_down_happens_when_it_is_back(emq: Settings, queue: Queue, caplog: Any) -> None:
+def test_a_requeue_while_the_server_is_down_happens_when_it_is_back(outage: Any, queue: Queue, caplog: Any) -> None:
     scenes.dead(queue)
     [row] = mirror(queue, "default")
-    reachable = emq.CACHES
-    unreachable(emq)
 
-    assert requeue([row.pk], "ana") == 1
+    with outage():
+        assert requeue([row.pk], "ana") == 1
 
     assert DeadJob.objects.get().state == DeadJob.State.REQUEUED
     assert outbox.waiting_revivals() == 1
     assert "wait in the outbox" in caplog.text
-    emq.CACHES = reachable
     assert outbox.relay(get_bus()) == 1
     assert [job.job_id for job in jobs.claim(queue, scenes.W1, scenes.nonce(), 9)] == [row.job_id]
+
+
+def test_a_requeue_for_a_backend_that_is_configured_no_more_waits_and_says_so(queue: Queue, caplog: Any) -> None:
+    scenes.dead(queue)
+    [row] = mirror(queue, "default")
+    DeadJob.objects.update(backend="retired")
+
+    assert requeue([row.pk], "ana") == 1
+
+    assert outbox.waiting_revivals() == 1
+    assert "'retired'" in caplog.text
 
 
 def test_a_revival_of_a_job_that_lives_already_is_dropped_and_logged(queue: Queue, caplog: Any) -> None:
@@ -150,8 +158,3 @@ def test_a_revival_of_a_job_that_lives_already_is_dropped_and_logged(queue: Queu
 
     assert "it lives or has ended already" in caplog.text
     assert len(jobs.claim(queue, scenes.W1, scenes.nonce(), 9)) == 1
-
-
-def unreachable(emq: Settings) -> None:
-    """Point the settings at a port where nobody listens."""
-    emq.CACHES = {**emq.CACHES, "emq": {**emq.CACHES["emq"], "LOCATION": "redis://127.0.0.1:1/0"}}

@@ -10,7 +10,9 @@ def bare(number: int, text: str = "") -> str:
     return text * number
 
 
-@task(queue_name="emails", max_failures=5, backoff=(1, 2.5), retry_on=ValueError, lane=lambda user_id, **kw: f"{user_id}")
+@task(
+    queue_name="emails", max_failures=5, backoff=(1, 2.5), retry_on=ValueError, lane=lambda user_id, **kw: f"{user_id}"
+)
 def send(user_id: int, *, order_id: int = 0) -> float:
     return user_id / order_id
 

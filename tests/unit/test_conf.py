@@ -36,7 +36,13 @@ def test_without_options_the_defaults_hold(settings: Settings) -> None:
 
 
 def test_a_queue_inherits_what_it_does_not_say(settings: Settings) -> None:
-    options = {"cache": "jobs", "prefix": "shop", "lease": 10, "max_stalled": None, "queues": {"emails": {"lease": 0.5}}}
+    options = {
+        "cache": "jobs",
+        "prefix": "shop",
+        "lease": 10,
+        "max_stalled": None,
+        "queues": {"emails": {"lease": 0.5}},
+    }
 
     found = load(settings, options, QUEUES=["default", "emails"])
 
@@ -168,4 +174,3 @@ def test_starting_django_refuses_a_cache_alias_that_is_not_there(settings: Setti
 
     with pytest.raises(ImproperlyConfigured, match=r"\['cache'\] = 'emg' is no alias of CACHES; did you mean 'emq'\?"):
         apps.get_app_config("echomq_django").ready()
-

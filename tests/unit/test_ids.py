@@ -84,7 +84,18 @@ def test_derived_ids_are_the_same_each_time_and_remember_their_queue() -> None:
 
 @pytest.mark.parametrize(
     "job_id",
-    ["", "JOB", "job" + "0" * 26, "JOB" + "0" * 25, "JOB" + "0" * 27, "JOB" + "W" * 26, "JOB" + "0" * 26 + "\n", 5, None, b"JOB"],
+    [
+        "",
+        "JOB",
+        "job" + "0" * 26,
+        "JOB" + "0" * 25,
+        "JOB" + "0" * 27,
+        "JOB" + "W" * 26,
+        "JOB" + "0" * 26 + "\n",
+        5,
+        None,
+        b"JOB",
+    ],
     ids=repr,
 )
 def test_no_key_is_built_from_what_is_no_job_id(job_id: object) -> None:

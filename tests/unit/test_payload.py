@@ -119,7 +119,9 @@ def test_plain_data_comes_back_equal_and_of_the_same_type(value: Any) -> None:
     assert repr(args[0]) == repr(value)
 
 
-@pytest.mark.parametrize(("value", "what", "advice"), REFUSED, ids=[f"{what}-{n}" for n, (_, what, _) in enumerate(REFUSED)])
+@pytest.mark.parametrize(
+    ("value", "what", "advice"), REFUSED, ids=[f"{what}-{n}" for n, (_, what, _) in enumerate(REFUSED)]
+)
 def test_what_would_change_on_the_way_is_refused_with_advice(value: Any, what: str, advice: str) -> None:
     with pytest.raises(InvalidArguments) as refusal:
         encode((value,), {})
@@ -134,7 +136,7 @@ def test_what_would_change_on_the_way_is_refused_with_advice(value: Any, what: s
     [
         ((1, {"a": [0, 1, (2,)]}), {}, 'args[1]["a"][2]'),
         ((), {"a": [0, 1, {3}]}, 'kwargs["a"][2]'),
-        ((), {"deep": {"with \" quote": {"\ud800": 1}}}, 'kwargs["deep"]["with \\" quote"]'),
+        ((), {"deep": {'with " quote': {"\ud800": 1}}}, 'kwargs["deep"]["with \\" quote"]'),
         ((), {"a": {"b": {1: 2}}}, 'kwargs["a"]["b"]'),
         ((), {"\ud800": 1}, "kwargs"),
     ],

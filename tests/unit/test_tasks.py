@@ -145,7 +145,9 @@ def test_using_unset_gives_the_queue_its_say_back() -> None:
     assert full.using(lane=UNSET).options.lane is UNSET  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("options", [{"retry_on": ValueError}, {"give_up_on": ()}, {"backoff": lambda failures: 1}], ids=list)
+@pytest.mark.parametrize(
+    "options", [{"retry_on": ValueError}, {"give_up_on": ()}, {"backoff": lambda failures: 1}], ids=list
+)
 def test_code_can_not_travel_with_one_job(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidOption, match="only data travels with a job: give it to @task"):
         bare.using(**options)
@@ -210,7 +212,12 @@ def test_a_path_leads_to_its_task() -> None:
 
 def test_a_task_of_the_framework_s_own_decorator_is_found_too(settings: Settings) -> None:
     plain: BaseTask[..., None] = DjangoTask(
-        func=not_a_task_function, priority=3, queue_name="emails", backend="default", run_after=None, takes_context=False
+        func=not_a_task_function,
+        priority=3,
+        queue_name="emails",
+        backend="default",
+        run_after=None,
+        takes_context=False,
     )
     module = ModuleType("a_module_of_somebody_else")
     module.run = plain  # type: ignore[attr-defined]

@@ -3,6 +3,7 @@
 import http.client
 import os
 import secrets
+import select
 import signal
 import socket
 import subprocess
@@ -79,9 +80,9 @@ class Command(BaseCommand):
             address = f"127.0.0.1:{port}"
             site = stack.enter_context(DjangoProcess([*_SITE, address], environment, directory / "site.log"))
             _wait_for_page(site, port)
+            stack.callback(self._say, "\nStopping ...")
             facts = {"user": _USER, "password": password, "worker": worker.pid, "directory": directory}
             self._say(_INTRODUCTION.format(page=f"http://{address}/", **facts))
-            stack.callback(self._say, "Stopping ...")
             self._watch(site, worker, directory)
 
     def _start_servers(self, stack: ExitStack, directory: Path, no_postgres: bool) -> dict[str, str]:
@@ -107,9 +108,8 @@ class Command(BaseCommand):
             return None
 
     def _watch(self, site: DjangoProcess, worker: DjangoProcess, directory: Path) -> None:
-        """Start a killed worker anew, for ever; raise `CommandError` when something ends by itself."""
-        while True:
-            time.sleep(_POLL)
+        """Start a killed worker anew until the terminal is gone; raise `CommandError` if something else ends."""
+        while not _is_unread(_POLL):
             if site.exit_code() is not None:
                 raise CommandError(f"The site ended by itself. The end of its log:\n{site.last_words()}")
             code = worker.exit_code()
@@ -141,6 +141,16 @@ def _leave(number: int, frame: FrameType | None) -> None:
     for each in _STOP_SIGNALS:
         signal.signal(each, signal.SIG_IGN)
     sys.exit(0)
+
+
+def _is_unread(seconds: float) -> bool:
+    """Wait for `seconds`, or until nobody can read any more what the demo prints.
+
+    A closed terminal sends SIGHUP to the first process in it alone, and not each one of those passes it on.
+    """
+    output = select.poll()
+    output.register(sys.stdout.fileno(), 0)
+    return bool(output.poll(seconds * 1000))
 
 
 def _free_port(wanted: int | None) -> int:

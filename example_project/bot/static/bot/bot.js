@@ -86,7 +86,8 @@ async function poll() {
 
 function schedule() {
   clearTimeout(timer);
-  if (!document.hidden) timer = setTimeout(poll, pause);
+  if (document.hidden) say("paused", "Paused");
+  else timer = setTimeout(poll, pause);
 }
 
 function say(status, text) {
@@ -112,7 +113,7 @@ async function send(event) {
 
 document.addEventListener("submit", send);
 document.addEventListener("visibilitychange", () => {
-  if (document.hidden) say("paused", "Paused");
+  if (document.hidden) schedule();
   else poll();
 });
 setInterval(tick, TICK_MS);

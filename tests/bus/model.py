@@ -1,0 +1,213 @@
+"""The bus in plain Python: what each verb should answer, and what should become of each job.
+
+It keeps one row for each live job. Where a job is follows from its row; the invariants say whether the server agrees.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, replace
+
+from echomq_django.bus.jobs import NewJob, Verdict
+from echomq_django.bus.row import Failure, Row, State, Token
+
+NO_NONCE = bytes(8)
+WAITING = (State.SCHEDULED, State.PENDING)
+
+
+@dataclass
+class Model:
+    """All jobs that ever were: live ones by their row, ended ones by the fence that ended them, and those that left."""
+
+    rows: dict[str, Row] = field(default_factory=dict)
+    done: dict[str, int] = field(default_factory=dict)
+    gone: set[str] = field(default_factory=set)
+    ring: list[str] = field(default_factory=list)
+
+    def add(self, job: NewJob) -> bool:
+        """Enqueue `job`; its instants are the server's to tell."""
+        if job.job_id in self.rows or job.job_id in self.done:
+            return False
+        self.gone.discard(job.job_id)
+        state = State.SCHEDULED if job.delay_ms else State.PENDING
+        self.rows[job.job_id] = Row(
+            job.job_id, state, job.lane, job.priority, job.max_stalled, job.lease_ms, 0, 0, job.body
+        )
+        self._settle(job.lane)
+        return True
+
+    def pending(self, lane: str) -> list[str]:
+        """The jobs of a lane in their order."""
+        waiting = [row for row in self.rows.values() if row.state is State.PENDING and row.lane == lane]
+        return [row.job_id for row in sorted(waiting, key=lambda row: (row.order, row.job_id))]
+
+    def active(self, holder: str | None = None) -> set[str]:
+        """The jobs in the hand of `holder`, or of anybody."""
+        held = (row for row in self.rows.values() if row.state is State.ACTIVE)
+        return {row.job_id for row in held if holder in (None, row.holder)}
+
+    def next_claim(self, number: int) -> list[str]:
+        """Take `number` jobs out of their lanes, a share from each lane whose turn it is."""
+        turn, left, taken, moved = self.ring[:number], number, list[str](), list[str]()
+        for place, lane in enumerate(turn):
+            share = -(-left // (len(turn) - place))
+            taken += self.pending(lane)[:share]
+            left -= len(self.pending(lane)[:share])
+            if self.pending(lane)[share:]:
+                moved.append(lane)
+        self.ring = [lane for lane in self.ring if lane not in turn] + moved
+        return taken
+
+    def next_suspect(self) -> str | None:
+        """The oldest job that is to be run alone."""
+        waiting = [row for row in self.rows.values() if row.state is State.SUSPECT]
+        return min(waiting, key=lambda row: (row.order, row.job_id)).job_id if waiting else None
+
+    def lease(self, job_id: str, holder: str, token: Token, claimed_at: int, *, started: bool) -> None:
+        """Put a job into a hand."""
+        row = self.rows[job_id]
+        self.rows[job_id] = replace(
+            row, state=State.ACTIVE, started=started, attempts=row.attempts + 1, claimed_at=claimed_at,
+            token=token, holder=holder,
+        )  # fmt: skip
+
+    def start(self, holder: str, leases: Iterable[Row]) -> None:
+        """Let jobs start that `holder` still has under `leases`."""
+        for lease in leases:
+            if self.holds(lease) and self.rows[lease.job_id].holder == holder:
+                self.rows[lease.job_id].started = True
+
+    def holds(self, lease: Row) -> bool:
+        """Whether `lease` is the current one of its job."""
+        row = self.rows.get(lease.job_id)
+        return row is not None and row.state is State.ACTIVE and row.token == lease.token
+
+    def verdict(self, lease: Row, *replayed: State) -> Verdict:
+        """What a holder hears who ends `lease`; `replayed` are the states in which it would be an old story."""
+        row = self.rows.get(lease.job_id)
+        if row is None:
+            return Verdict.STALE if lease.job_id in self.done else Verdict.MISSING
+        same = row.token == lease.token
+        return Verdict.ACCEPTED if same and row.state in (State.ACTIVE, *replayed) else Verdict.STALE
+
+    def complete(self, lease: Row, *, keep: bool) -> Verdict:
+        """End a job well."""
+        if self.done.get(lease.job_id) == lease.token.fence:
+            return Verdict.ACCEPTED
+        verdict = self.verdict(lease)
+        if verdict is Verdict.ACCEPTED:
+            del self.rows[lease.job_id]
+            if keep:
+                self.done[lease.job_id] = lease.token.fence
+            else:
+                self.gone.add(lease.job_id)
+        return verdict
+
+    def retry(self, lease: Row, failure: Failure) -> Verdict:
+        """Fail a job and schedule it again."""
+        verdict = self.verdict(lease, *WAITING)
+        if self.holds(lease):
+            row = self.rows[lease.job_id]
+            self._move(row, state=State.SCHEDULED, failures=row.failures + 1, failure=failure)
+        return verdict
+
+    def release(self, lease: Row, *, later: bool) -> Verdict:
+        """Hand a job back."""
+        verdict = self.verdict(lease, *WAITING)
+        if self.holds(lease):
+            self._move(self.rows[lease.job_id], state=State.SCHEDULED if later else State.PENDING)
+        return verdict
+
+    def die(self, lease: Row, failure: Failure) -> Verdict:
+        """Give a job up."""
+        verdict = self.verdict(lease, State.DEAD)
+        if self.holds(lease):
+            row = self.rows[lease.job_id]
+            self._move(row, state=State.DEAD, failures=row.failures + 1, deaths=row.deaths + 1, failure=failure)
+        return verdict
+
+    def lose(self, job_ids: Iterable[str]) -> dict[str, list[str]]:
+        """Let leases expire and recovery take them back."""
+        became: dict[str, list[str]] = {"stalled": [], "died": [], "unstarted": []}
+        for job_id in sorted(job_ids):
+            row = self.rows[job_id]
+            became[self._stall(row) if row.started else self._hand_back(row)].append(job_id)
+        return became
+
+    def abandon(self, holder: str, running: Collection[tuple[str, int]]) -> dict[str, list[str]]:
+        """Let a holder die while it ran `running`."""
+        became: dict[str, list[str]] = {"stalled": [], "died": [], "unstarted": [], "suspect": []}
+        rows = [self.rows[job_id] for job_id in sorted(self.active(holder))]
+        charged = [row for row in rows if (row.job_id, row.token.fence) in running]
+        for row in rows:
+            if row not in charged:
+                became[self._hand_back(row)].append(row.job_id)
+            elif len(charged) == 1:
+                became[self._stall(row)].append(row.job_id)
+            else:
+                self._move(row, state=State.SUSPECT, token=Token(row.token.fence, NO_NONCE))
+                became["suspect"].append(row.job_id)
+        return became
+
+    def promote(self, job_ids: Iterable[str]) -> None:
+        """Let scheduled jobs become due."""
+        for job_id in sorted(job_ids):
+            self._move(self.rows[job_id], state=State.PENDING)
+
+    def forget(self, death: Row) -> bool:
+        """Drop a death that the database has."""
+        row = self.rows.get(death.job_id)
+        if row is None or row.state is not State.DEAD or row.token != death.token:
+            return False
+        self._leave(row)
+        return True
+
+    def requeue(self, death: Row) -> bool:
+        """Give a dead job a new life."""
+        row = self.rows.get(death.job_id)
+        if death.job_id in self.done or (row and (row.state is not State.DEAD or row.token != death.token)):
+            return False
+        self.gone.discard(death.job_id)
+        life = {"failures": 0, "stalled": 0, "failure": None, "holder": "", "claimed_at": 0, "via_outbox": True}
+        self._move(death, state=State.PENDING, token=Token(death.token.fence, NO_NONCE), **life)
+        return True
+
+    def discard(self, job_id: str) -> Verdict:
+        """Take a job out for good."""
+        row = self.rows.get(job_id)
+        if row is None:
+            return Verdict.MISSING
+        if row.state is State.ACTIVE:
+            return Verdict.STALE
+        self._leave(row)
+        return Verdict.ACCEPTED
+
+    def _stall(self, row: Row) -> str:
+        stalled, token = row.stalled + 1, Token(row.token.fence, NO_NONCE)
+        if row.max_stalled is None or stalled < row.max_stalled - 1:
+            self._move(row, state=State.PENDING, stalled=stalled, token=token)
+        elif stalled < row.max_stalled:
+            self._move(row, state=State.SUSPECT, stalled=stalled, token=token)
+        else:
+            failure = replace(row.failure or Failure(""), reason="stalled")
+            self._move(row, state=State.DEAD, stalled=stalled, deaths=row.deaths + 1, failure=failure)
+            return "died"
+        return "stalled"
+
+    def _hand_back(self, row: Row) -> str:
+        self._move(row, state=State.PENDING, token=Token(row.token.fence, NO_NONCE))
+        return "unstarted"
+
+    def _move(self, row: Row, **changes: object) -> None:
+        self.rows[row.job_id] = replace(row, started=False, **changes)
+        self._settle(row.lane)
+
+    def _leave(self, row: Row) -> None:
+        del self.rows[row.job_id]
+        self.gone.add(row.job_id)
+        self._settle(row.lane)
+
+    def _settle(self, lane: str) -> None:
+        """Let a lane join the ring or leave it."""
+        if self.pending(lane) and lane not in self.ring:
+            self.ring.append(lane)
+        elif not self.pending(lane) and lane in self.ring:
+            self.ring.remove(lane)

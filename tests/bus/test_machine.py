@@ -1,0 +1,252 @@
+"""Thousands of random lives: after each move the server must show what a small model in Python says.
+
+EMQ_MACHINE names how long: `quick` (some 15 seconds), `ci` (minutes) or `deep` (an hour).
+"""
+
+import faulthandler
+import os
+from dataclasses import replace
+
+import hypothesis.strategies as st
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from echomq_django.bus import dead, jobs, recovery, schedule
+from echomq_django.bus.queue import Queue
+from echomq_django.bus.row import Done, Row, State
+from tests.bus import scenes
+from tests.bus.model import Model
+from tests.bus.scenes import FAILURE, SOON, W1, W2
+from tests.bus.view import view
+from tests.invariants import check
+
+PROFILES = {"quick": (100, 40), "ci": (500, 60), "deep": (5000, 100)}
+for name, (examples, steps) in PROFILES.items():
+    settings.register_profile(
+        f"machine-{name}",
+        max_examples=examples,
+        stateful_step_count=steps,
+        deadline=None,
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+    )
+PROFILE = settings.get_profile(f"machine-{os.environ.get('EMQ_MACHINE', 'quick')}")
+
+lanes, holders = st.sampled_from(["", "a", "b"]), st.sampled_from([W1, W2])
+fresh = st.fixed_dictionaries(
+    {
+        "lane": lanes,
+        "priority": st.integers(-1, 1),
+        "delay_ms": st.sampled_from([0, 0, 0, SOON]),
+        "max_stalled": st.sampled_from([1, 2, 3, None]),
+    }
+)
+
+
+def some(*states):
+    """Make a rule wait until there is a job in one of `states`."""
+    return precondition(lambda self: any(row.state in states for row in self.model.rows.values()))
+
+
+class Lives(RuleBasedStateMachine):
+    """Jobs that live, die and come back, with holders that act on leases which they may have lost long ago."""
+
+    def __init__(self, queue: Queue) -> None:
+        super().__init__()
+        queue.client.flushdb()
+        self.queue, self.model = queue, Model()
+        self.ever: list[str] = []
+        self.leases: list[Row] = []
+        self.deaths: list[Row] = []
+        self.fences: dict[str, int] = {}
+
+    @initialize(batch=st.lists(fresh, min_size=2, max_size=8))
+    def begin(self, batch):
+        self.enqueue(batch)
+
+    @rule(batch=st.lists(fresh, min_size=1, max_size=4))
+    def enqueue(self, batch):
+        new = [scenes.new_job(self.queue, **options) for options in batch]
+        assert jobs.enqueue(self.queue, [*new, new[0]]) == [*map(self.model.add, new), False]
+        for job in new:
+            self._learn(job.job_id)
+            self.ever.append(job.job_id)
+
+    @precondition(lambda self: self.model.done or self.model.gone)
+    @rule(data=st.data(), lane=lanes)
+    def enqueue_again(self, data, lane):
+        job = scenes.new_job(self.queue, job_id=data.draw(st.sampled_from(self.ever)), lane=lane)
+        assert jobs.enqueue(self.queue, [job]) == [self.model.add(job)]
+        self._learn(job.job_id)
+
+    @some(State.PENDING)
+    @rule(holder=holders, number=st.integers(1, 6), starting=st.integers(0, 6), lost=st.booleans())
+    def claim(self, holder, number, starting, lost):
+        nonce = scenes.nonce()
+        rows = jobs.claim(self.queue, holder, nonce, number, starting=starting)
+        assert [row.job_id for row in rows] == self.model.next_claim(number)
+        for place, row in enumerate(rows):
+            self._leased(row, holder, started=place < starting)
+        if lost:
+            again = jobs.claim(self.queue, holder, nonce, number, starting=starting, again=True)
+            assert sorted(again, key=_id) == sorted(rows, key=_id)
+
+    @some(State.SUSPECT)
+    @rule(holder=holders)
+    def claim_suspect(self, holder):
+        row = jobs.claim_suspect(self.queue, holder, scenes.nonce())
+        assert row.job_id == self.model.next_suspect()
+        self._leased(row, holder, started=True)
+
+    @rule(data=st.data(), holder=holders)
+    def extend(self, data, holder):
+        started = self._running(data)
+        renewed = jobs.extend(self.queue, holder, [(row.job_id, row.token.fence) for row in started])
+        assert renewed == {job_id: self.model.rows[job_id].token for job_id in self.model.active(holder)}
+        self.model.start(holder, started)
+
+    @precondition(lambda self: self.leases)
+    @rule(data=st.data(), keep=st.booleans())
+    def complete(self, data, keep):
+        lease = self._lease(data)
+        verdicts = jobs.complete(self.queue, lease.holder, [scenes.completion(lease, 600_000 if keep else 0)])
+        assert verdicts == [self.model.complete(lease, keep=keep)]
+
+    @precondition(lambda self: self.leases)
+    @rule(data=st.data())
+    def retry(self, data):
+        lease = self._lease(data)
+        verdicts = jobs.retry(self.queue, lease.holder, [scenes.retry(lease)])
+        assert verdicts == [self.model.retry(lease, FAILURE)]
+        self._learn(lease.job_id)
+
+    @precondition(lambda self: self.leases)
+    @rule(data=st.data(), later=st.booleans())
+    def release(self, data, later):
+        lease = self._lease(data)
+        verdicts = jobs.release(self.queue, lease.holder, [scenes.release(lease, SOON if later else 0)])
+        assert verdicts == [self.model.release(lease, later=later)]
+        self._learn(lease.job_id)
+
+    @precondition(lambda self: self.leases)
+    @rule(data=st.data())
+    def die(self, data):
+        lease = self._lease(data)
+        verdicts = jobs.die(self.queue, lease.holder, [scenes.death(lease)])
+        assert verdicts == [self.model.die(lease, FAILURE)]
+        self._note_deaths()
+
+    @some(State.ACTIVE)
+    @rule(data=st.data())
+    def lose_leases(self, data):
+        lost = self._some(data, State.ACTIVE)
+        scenes.expire(self.queue, *lost)
+        expected = self.model.lose(row.job_id for row in lost)
+        recovered = recovery.recover(self.queue)
+        assert {kind: sorted(getattr(recovered, kind)) for kind in expected} == expected
+        self._note_deaths()
+
+    @some(State.ACTIVE)
+    @rule(data=st.data(), holder=holders)
+    def abandon(self, data, holder):
+        ran = [(row.job_id, row.token.fence) for row in self._running(data)]
+        known = list(self.model.ring)
+        expected = self.model.abandon(holder, ran)
+        recovered = recovery.abandon(self.queue, holder, ran)
+        assert {kind: sorted(getattr(recovered, kind)) for kind in expected} == expected
+        self._adopt_turns(known)
+        self._note_deaths()
+
+    @some(State.SCHEDULED)
+    @rule(data=st.data())
+    def promote(self, data):
+        due = [row.job_id for row in self._some(data, State.SCHEDULED)]
+        scenes.make_due(self.queue, *due)
+        assert schedule.promote(self.queue).count == len(due)
+        self.model.promote(due)
+
+    @precondition(lambda self: self.deaths)
+    @rule(data=st.data())
+    def forget(self, data):
+        death = data.draw(st.sampled_from(self.deaths))
+        assert dead.forget(self.queue, [(death.job_id, str(death.token))]) == [self.model.forget(death)]
+
+    @precondition(lambda self: self.deaths)
+    @rule(data=st.data())
+    def requeue(self, data):
+        death = data.draw(st.sampled_from(self.deaths))
+        assert dead.requeue(self.queue, scenes.revival(death)) == self.model.requeue(death)
+        self._learn(death.job_id)
+
+    @precondition(lambda self: len(self.model.rows) > 4)
+    @rule(data=st.data())
+    def discard(self, data):
+        job_id = data.draw(st.sampled_from(self.ever))
+        assert jobs.discard(self.queue, job_id) is self.model.discard(job_id)
+
+    @invariant()
+    def every_job_is_in_one_place_and_as_the_model_has_it(self):
+        check(self.queue.client, self.queue.keys.prefix)
+        seen = view(self.queue)
+        rows = {name.removeprefix("job:"): row for name, row in seen.items() if name.startswith("job:")}
+        assert {job_id: row for job_id, row in rows.items() if isinstance(row, Row)} == self.model.rows
+        assert {job_id: row.fence for job_id, row in rows.items() if isinstance(row, Done)} == self.model.done
+        assert sorted(seen.get("lanes", {}), key=seen.get("lanes", {}).get) == self.model.ring
+        unmirrored = [one.row for one in dead.unmirrored(self.queue)]
+        assert sorted(unmirrored, key=_id) == self._of(State.DEAD)
+
+    def teardown(self):
+        accounted = [*self.model.rows, *self.model.done, *self.model.gone]
+        assert sorted(accounted) == sorted(self.ever)
+
+    def _leased(self, row, holder, *, started):
+        assert row.token.fence > self.fences.get(row.job_id, 0)
+        self.fences[row.job_id] = row.token.fence
+        self.model.lease(row.job_id, holder, row.token, row.claimed_at, started=started)
+        self.leases.append(row)
+
+    def _learn(self, job_id):
+        """Take over what only the server can know: when a job was enqueued, and its order."""
+        if job_id in self.model.rows:
+            row = scenes.stored(self.queue, job_id)
+            self.model.rows[job_id].enqueued_at, self.model.rows[job_id].order = row.enqueued_at, row.order
+
+    def _adopt_turns(self, known):
+        """Take over the order in which lanes joined: a hand has none."""
+        turns = [lane.decode() for lane in self.queue.client.zrange(self.queue.keys.lanes, 0, -1)]
+        assert turns[: len(known)] == known
+        assert sorted(turns) == sorted(self.model.ring)
+        self.model.ring = turns
+
+    def _note_deaths(self):
+        self.deaths += [replace(row) for row in self._of(State.DEAD) if row not in self.deaths]
+
+    def _of(self, state):
+        return sorted((row for row in self.model.rows.values() if row.state is state), key=_id)
+
+    def _some(self, data, state):
+        return data.draw(st.lists(st.sampled_from(self._of(state)), unique_by=_id, min_size=1))
+
+    def _lease(self, data):
+        """Draw a lease: half of the time one that still holds, if there is any."""
+        held = [lease for lease in self.leases if self.model.holds(lease)]
+        return data.draw(st.sampled_from(held) | st.sampled_from(self.leases) if held else st.sampled_from(self.leases))
+
+    def _running(self, data):
+        return data.draw(st.lists(st.sampled_from(self.leases[-8:]), max_size=4)) if self.leases else []
+
+
+def _id(row):
+    return row.job_id
+
+
+def test_whatever_happens_every_job_is_where_the_model_says(queue):
+    faulthandler.cancel_dump_traceback_later()  # a deep run, or making a failure small, may take many minutes
+    run_state_machine_as_test(lambda: Lives(queue), settings=PROFILE)

@@ -1,0 +1,113 @@
+"""A link to a server that a test can cut, silence, or let lose replies."""
+
+import select
+import socket
+import threading
+from typing import Self
+
+
+class Proxy:
+    """Forwards connections to a port of this machine; counts refused `attempts` and `lost` replies."""
+
+    def __init__(self, port: int) -> None:
+        self._target = ("127.0.0.1", port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._peers: dict[socket.socket, socket.socket] = {}
+        self._silent: set[socket.socket] = set()
+        self._asking: set[socket.socket] = set()  # whose reply may get lost
+        self._refusing = self._silencing = self._closing = False
+        self._losing, self._asked, self._every = b"", 0, 1
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._serve, name="proxy")
+        self.attempts = self.lost = 0
+
+    @property
+    def port(self) -> int:
+        """Where clients connect."""
+        return int(self._listener.getsockname()[1])
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._closing = True
+        self._thread.join()
+        self.cut()
+        self._listener.close()
+
+    def cut(self) -> None:
+        """Close all connections and refuse new ones."""
+        with self._lock:
+            self._refusing = True
+            while self._peers:
+                self._close(next(iter(self._peers)))
+
+    def silence(self) -> None:
+        """Forward nothing more, on connections of old and of new, which stay open."""
+        with self._lock:
+            self._silencing = True
+            self._silent.update(self._peers)
+
+    def heal(self) -> None:
+        """Serve new connections; those that fell silent stay so."""
+        with self._lock:
+            self._refusing = self._silencing = False
+
+    def lose_replies(self, command: bytes, every: int) -> None:
+        """Close the connection instead of passing on every n-th reply to `command` that is not empty or an error."""
+        with self._lock:
+            self._losing, self._every = command, every
+
+    def _serve(self) -> None:
+        while not self._closing:
+            with self._lock:
+                sources = [self._listener, *(one for one in self._peers if one not in self._silent)]
+            ready, _, _ = select.select(sources, [], [], 0.02)
+            with self._lock:
+                for one in ready:
+                    if one is self._listener:
+                        self._accept()
+                    elif one in self._peers and one not in self._silent:
+                        self._forward(one)
+
+    def _accept(self) -> None:
+        client, _ = self._listener.accept()
+        if self._refusing:
+            self.attempts += 1
+            client.close()
+            return
+        server = socket.create_connection(self._target)
+        self._peers |= {client: server, server: client}
+        if self._silencing:
+            self._silent |= {client, server}
+
+    def _forward(self, source: socket.socket) -> None:
+        target = self._peers[source]
+        try:
+            data = source.recv(1 << 16)
+            if not data or self._gets_lost(source, target, data):
+                self._close(source)
+            else:
+                target.sendall(data)
+        except OSError:
+            self._close(source)
+
+    def _gets_lost(self, source: socket.socket, target: socket.socket, data: bytes) -> bool:
+        if self._losing and self._losing in data:
+            self._asking.add(target)
+        elif source in self._asking:
+            self._asking.remove(source)
+            if data.startswith(b"*") and not data.startswith(b"*0"):
+                self._asked += 1
+                if self._asked % self._every == 0:
+                    self.lost += 1
+                    return True
+        return False
+
+    def _close(self, one: socket.socket) -> None:
+        for end in (one, self._peers.pop(one)):
+            self._peers.pop(end, None)
+            self._silent.discard(end)
+            self._asking.discard(end)
+            end.close()

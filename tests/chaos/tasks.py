@@ -1,0 +1,240 @@
+"""What the workers of these tests run. Handlers note each start, and their effect as a careful handler would."""
+
+import asyncio
+import ctypes
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.db import DatabaseError, connection, transaction
+from django.utils import translation
+
+from echomq_django import task
+from echomq_django.context import JobContext
+from echomq_django.tasks import Task
+from tests.chaos import ledger
+
+SECONDS = 1_000_000  # microseconds
+
+AnyTask = Task[..., Any]
+
+
+@task(takes_context=True)
+def work(context: JobContext, shortest: float = 0.0, longest: float = 0.0) -> None:
+    """Take a while, then have an effect."""
+    ledger.note_start(context.job_id)
+    time.sleep(random.uniform(shortest, longest))
+    ledger.note_effect(context.job_id)
+
+
+@task
+def nothing() -> None:
+    """Do nothing, in no time."""
+
+
+@task(takes_context=True)
+def hold(context: JobContext, gate: str) -> int:
+    """Have an effect, then hold until the gate opens; later starts hold no more. Returns which start it was."""
+    start = ledger.note_start(context.job_id)
+    ledger.note_effect(context.job_id)
+    if start == 1:
+        pass_through(gate)
+    return start
+
+
+@task(takes_context=True)
+def hold_always(context: JobContext, *gates: str) -> int:
+    """Hold at the first start until the first gate opens, at the second until the second one does."""
+    start = ledger.note_start(context.job_id)
+    pass_through(gates[min(start, len(gates)) - 1])
+    ledger.note_effect(context.job_id)
+    return start
+
+
+@task(takes_context=True)
+def hold_and_raise(context: JobContext, gate: str) -> int:
+    """Hold at the first start and then fail; later starts succeed."""
+    start = ledger.note_start(context.job_id)
+    if start == 1:
+        pass_through(gate)
+        raise ValueError("too late to count")
+    ledger.note_effect(context.job_id)
+    return start
+
+
+@task(takes_context=True)
+def freeze(context: JobContext, stop: bool) -> None:
+    """Stop all processes of the worker at once, if told so and at the first start."""
+    if ledger.note_start(context.job_id) == 1 and stop:
+        os.killpg(os.getpgrp(), signal.SIGSTOP)
+    ledger.note_effect(context.job_id)
+
+
+@task(takes_context=True)
+def poison(context: JobContext, antidote: str, company: int) -> None:
+    """Kill the own process, at the first start not before so many other jobs run in it, unless there is an antidote."""
+    start = ledger.note_start(context.job_id)
+    while start == 1 and ledger.started_by(os.getpid()) <= company:
+        time.sleep(0.01)
+    if not Path(antidote).exists():
+        os.kill(os.getpid(), signal.SIGKILL)
+    ledger.note_effect(context.job_id)
+
+
+@task(takes_context=True)
+def hold_interpreter_lock(context: JobContext, seconds: float) -> None:
+    """Let no other thread of the process run for a while."""
+    ledger.note_start(context.job_id)
+    ctypes.PyDLL(None).usleep(int(seconds * SECONDS))
+    ledger.note_effect(context.job_id)
+
+
+@task(takes_context=True)
+def fail(context: JobContext) -> None:
+    """Fail at each start."""
+    ledger.note_start(context.job_id)
+    raise ValueError("as always")
+
+
+def pass_through(gate: str) -> None:
+    """Return when the file `gate` is there."""
+    while not Path(gate).exists():
+        time.sleep(0.01)
+
+
+@task(takes_context=True)
+def look_for_order(context: JobContext, number: int) -> bool:
+    """Return whether the order of a view is there."""
+    ledger.note_start(context.job_id)
+    return ledger.has_order(number)
+
+
+_tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
+
+
+@task(takes_context=True)
+def serve_tenant(context: JobContext, name: str) -> list[str]:
+    """Set a context variable and Django's language; return what they were before."""
+    ledger.note_start(context.job_id)
+    before = [_tenant.get(), translation.get_language()]
+    _tenant.set(name)
+    translation.activate("de")
+    return before
+
+
+@task(takes_context=True)
+async def sleep_and_work(context: JobContext, seconds: float = 0.0) -> str:
+    """Do as `work` does, as a coroutine."""
+    await sync_to_async(ledger.note_start)(context.job_id)
+    await asyncio.sleep(seconds)
+    await sync_to_async(ledger.note_effect)(context.job_id)
+    return context.job_id
+
+
+@task(takes_context=True)
+def introduce(context: JobContext) -> dict[str, object]:
+    """Return what a handler knows of its job."""
+    return {
+        "job_id": context.job_id,
+        "attempt": context.attempt,
+        "fence": context.fence,
+        "status": context.task_result.status.value,
+    }
+
+
+@task
+def leave_transaction_open() -> int:
+    """Begin a transaction, write in it, and forget about it; returns what would be visible after a commit."""
+    transaction.atomic().__enter__()
+    return ledger.add_order()
+
+
+@task
+def turn_autocommit_off() -> int:
+    """Write in a transaction without `atomic()`, and leave it so."""
+    connection.set_autocommit(False)
+    return ledger.add_order()
+
+
+@task
+def break_transaction() -> int:
+    """Leave a transaction in which a query has failed."""
+    transaction.atomic().__enter__()
+    with connection.cursor() as cursor, suppress(DatabaseError):
+        cursor.execute("SELECT 1 / 0")
+    return 0
+
+
+class Unspeakable(Exception):
+    """An error that can't say what it is."""
+
+    def __str__(self) -> str:
+        raise SystemExit("even asking ends the process")
+
+
+ERRORS: dict[str, Callable[[], BaseException]] = {
+    "SystemExit": lambda: SystemExit(0),
+    "KeyboardInterrupt": KeyboardInterrupt,
+    "GeneratorExit": GeneratorExit,
+    "StopIteration": StopIteration,
+    "CancelledError": asyncio.CancelledError,
+    "Unspeakable": Unspeakable,
+    "long": lambda: ValueError("x" * 5_000_000),
+    "hostile": lambda: ValueError("<script>alert(1)</script> \0 \ud800 \x1b[31m"),
+}
+
+
+@task(takes_context=True, max_failures=1)
+def raise_error(context: JobContext, name: str) -> None:
+    """Raise one of `ERRORS`."""
+    ledger.note_start(context.job_id)
+    raise ERRORS[name]()
+
+
+@task(takes_context=True, max_failures=1)
+async def raise_error_in_coroutine(context: JobContext, name: str) -> None:
+    """Raise one of `ERRORS` on the event loop."""
+    await sync_to_async(ledger.note_start)(context.job_id)
+    raise ERRORS[name]()
+
+
+class Treacherous(dict[str, int]):
+    """A dictionary that can't be read to its end, as one that another thread changes meanwhile."""
+
+    def items(self) -> Any:
+        raise RuntimeError("dictionary changed size during iteration")
+
+
+def _endless() -> object:
+    value: list[object] = []
+    value.append(value)
+    return value
+
+
+VALUES: dict[str, Callable[[], object]] = {
+    "no JSON": object,
+    "not a number": lambda: float("nan"),
+    "endless": _endless,
+    "changing": lambda: Treacherous(one=1),
+    "large": lambda: "x" * (512 * 1024),
+}
+
+
+@task(takes_context=True)
+def return_value(context: JobContext, name: str) -> object:
+    """Return one of `VALUES`."""
+    ledger.note_start(context.job_id)
+    return VALUES[name]()
+
+
+@task(max_failures=1)
+def fail_at_once() -> None:
+    """Die of the first failure, without a trace in the database."""
+    raise ValueError("at once")

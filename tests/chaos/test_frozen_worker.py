@@ -1,0 +1,89 @@
+"""A worker is stopped for longer than its leases, others take its jobs over, and then it wakes up."""
+
+import signal
+from pathlib import Path
+
+from echomq_django import enqueue_many
+from echomq_django.bus import jobs
+from echomq_django.bus.jobs import Verdict
+from echomq_django.bus.queue import Queue
+from echomq_django.worker.processes import holder_name
+from tests.bus.scenes import completion
+from tests.chaos import ledger, seen, tasks
+from tests.chaos.crew import Crew
+from tests.chaos.waiting import until
+
+pytest_plugins = ["tests.chaos.fixtures"]
+
+
+def test_whatever_a_thawed_worker_says_of_jobs_that_others_took_over_is_refused(
+    crew: Crew, queue: Queue, tmp_path: Path
+) -> None:
+    thaw, end = str(tmp_path / "thaw"), tmp_path / "end"
+    returning = tasks.hold.enqueue(thaw).id
+    raising = tasks.hold_and_raise.enqueue(thaw).id
+    lasting = tasks.hold_always.enqueue(str(end), str(tmp_path / "never"), str(end)).id
+    frozen = crew.start("--threads", "3")
+    until(lambda: all(map(ledger.starts, (returning, raising, lasting))))
+    assert sorted(seen.in_hand(queue, frozen.pids)) == sorted([returning, raising, lasting])
+
+    frozen.tell_all(signal.SIGSTOP)
+    until(lambda: frozen.is_frozen)
+    heir = crew.start("--threads", "3")
+    seen.done(queue, returning, raising)
+    until(lambda: seen.in_hand(queue, heir.pids) == [lasting])
+    Path(thaw).touch()
+    frozen.tell_all(signal.SIGCONT)
+
+    frozen.logged("its late Completion is refused").logged("its late Retry is refused")
+    heir.kill()  # were the thawed worker still able to renew, the lasting job would now be nobody's
+    until(lambda: ledger.starts(lasting) == 3)
+    end.touch()
+    [last] = seen.done(queue, lasting)
+    frozen.logged("its late Completion is refused", 2)
+
+    assert last.attempts == 3
+    assert [ledger.starts(one) for one in (returning, raising)] == [2, 2]
+    assert ledger.effects([returning, raising, lasting]) == 3
+    assert seen.events(queue, "retried", raising) == 0
+
+
+def test_a_thawed_worker_does_not_start_what_it_had_in_hand_and_others_have_run(crew: Crew, queue: Queue) -> None:
+    frozen = crew.start()
+    seen.done(queue, *enqueue_many(tasks.nothing, [((), {})] * 60))  # so short that it takes some in advance
+    freezing, *followers = enqueue_many(tasks.freeze, [((stop,), {}) for stop in (True, False, False, False)])
+    until(lambda: frozen.is_frozen)
+    held = seen.in_hand(queue, frozen.pids)
+    assert set(held) >= {freezing, followers[0]}
+
+    crew.start()
+    seen.done(queue, freezing, *followers)
+    frozen.tell_all(signal.SIGCONT)
+
+    frozen.logged("its late Completion is refused").logged("its late Release is refused", len(held) - 1)
+    assert ledger.starts(freezing) == 2
+    assert [ledger.starts(one) for one in followers] == [1] * len(followers)
+    assert [seen.stalls(queue, one) for one in followers] == [0] * len(followers)
+
+
+def test_a_process_with_the_name_of_a_dead_one_can_neither_keep_nor_end_its_job(
+    crew: Crew, queue: Queue, gate: Path
+) -> None:
+    """C09, procrastinate-org/procrastinate#1518."""
+    held = tasks.hold.enqueue(str(gate)).id
+    crew.start()
+    until(lambda: ledger.starts(held))
+    living = seen.row(queue, held).holder
+    dead = holder_name(ledger.pids(held)[0], chance="dead")
+    orphan = tasks.work.enqueue().id
+    [old] = jobs.claim(queue, dead, jobs.new_nonce(), 1)
+    assert (old.job_id, old.holder) == (orphan, dead)
+
+    assert orphan not in jobs.extend(queue, living)
+    until(lambda: seen.stalls(queue, orphan) == 1)
+    assert jobs.complete(queue, dead, [completion(old)]) == [Verdict.STALE]
+    gate.touch()
+
+    [end] = seen.done(queue, orphan)
+    assert (end.holder, end.attempts, ledger.starts(orphan)) == (living, 2, 1)
+    seen.done(queue, held)

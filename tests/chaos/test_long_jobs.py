@@ -1,0 +1,45 @@
+"""Jobs that run for many times the length of their lease."""
+
+from echomq_django.bus.queue import Queue
+from tests.bus.scenes import server_ms
+from tests.chaos import ledger, seen, tasks
+from tests.chaos.crew import Crew
+from tests.chaos.waiting import until
+
+pytest_plugins = ["tests.chaos.fixtures"]
+
+LEASE = 1.0
+
+
+def test_a_job_of_ten_leases_starts_once_while_idle_workers_watch_and_others_flow(crew: Crew, queue: Queue) -> None:
+    """C03, celery/celery#5935."""
+    long = tasks.work.using(lease=LEASE).enqueue(10 * LEASE, 10 * LEASE).id
+    crew.start()
+    until(lambda: ledger.starts(long))
+    for idle in [crew.start() for _ in range(3)]:
+        idle.ready()
+
+    deadlines, others = set(), []
+    while deadline := seen.active(queue).get(long):
+        assert deadline > server_ms(queue), "the lease is not renewed in time"
+        deadlines.add(deadline)
+        others.append(tasks.work.enqueue().id)
+        seen.done(queue, others[-1])
+
+    [end] = seen.done(queue, long)
+    assert (end.attempts, ledger.starts(long)) == (1, 1)
+    assert len(deadlines) >= 8
+    assert len(others) >= 8
+
+
+def test_a_job_that_holds_the_interpreter_lock_for_several_leases_starts_once(crew: Crew, queue: Queue) -> None:
+    long = tasks.hold_interpreter_lock.using(lease=LEASE).enqueue(4 * LEASE).id
+    crew.start("--threads", "2")
+    until(lambda: ledger.starts(long))
+    other = tasks.work.enqueue().id
+    crew.start()
+
+    seen.done(queue, other)
+    assert long in seen.active(queue)
+    [end] = seen.done(queue, long)
+    assert (end.attempts, ledger.starts(long)) == (1, 1)

@@ -1,0 +1,155 @@
+"""The jobs that a child has in its hands, run by threads in the order of their claim."""
+
+import select
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from echomq_django.bus import ids
+from echomq_django.bus.jobs import Release
+from echomq_django.bus.row import Row, State, Token
+from echomq_django.worker.board import Board, boottime
+from echomq_django.worker.hands import Ended, Hands, Held
+
+PATIENCE = 10.0
+
+
+class Runner:
+    """Runs jobs that wait for a word, and notes which came when."""
+
+    def __init__(self) -> None:
+        self.began: list[str] = []
+        self._go = threading.Semaphore(0)
+        self._over = False
+
+    def __call__(self, held: Held) -> Ended:
+        self.began.append(held.row.job_id)
+        assert self._go.acquire(timeout=PATIENCE)
+        if self._over:
+            raise SystemExit  # ends the thread: no test may leave one behind
+        return Ended(held, Release(held.row.job_id, held.row.token))
+
+    def finish(self, count: int = 1) -> None:
+        """Let so many jobs end."""
+        self._go.release(count)
+
+    def end_threads(self, hands: Hands) -> None:
+        """Let each thread end with the job that it has or gets."""
+        self._over = True
+        hands.add([held() for _ in range(hands.threads)])
+        self.finish(hands.threads)
+        wait_for(lambda: not [one for one in threading.enumerate() if one.name.startswith("emq-")])
+
+
+@pytest.fixture
+def runner() -> Runner:
+    return Runner()
+
+
+@pytest.fixture
+def board() -> Board:
+    return Board(2)
+
+
+@pytest.fixture
+def hands(board: Board, runner: Runner, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hands]:
+    hands = Hands(board, runner)
+    yield hands
+    monkeypatch.setattr(threading, "excepthook", lambda args: None)
+    runner.end_threads(hands)
+
+
+def held(lease_ms: int = 30_000, claimed_at: float | None = None) -> Held:
+    row = Row(ids.mint("q"), State.ACTIVE, "", 0, 3, lease_ms, 1, 1, b"", token=Token(1, b"nonce..."))
+    now = boottime()
+    return Held(None, 0, row, now + 30, now if claimed_at is None else claimed_at)  # type: ignore[arg-type]
+
+
+def wait_for(condition: Callable[[], Any]) -> None:
+    deadline = boottime() + PATIENCE
+    while not condition():
+        assert boottime() < deadline
+        select.select([], [], [], 0.005)
+
+
+def ends(hands: Hands) -> list[Ended]:
+    assert select.select([hands], [], [], PATIENCE)[0]
+    return hands.ended()
+
+
+def test_jobs_begin_in_the_order_of_their_claim_and_as_many_as_there_are_threads(hands: Hands, runner: Runner) -> None:
+    jobs = [held() for _ in range(4)]
+    order = [job.row.job_id for job in jobs]
+    hands.add(jobs)
+
+    wait_for(lambda: len(runner.began) == 2)
+    assert sorted(runner.began) == sorted(order[:2])
+    assert (len(hands), hands.waiting, hands.idle_threads) == (4, 2, 0)
+
+    runner.finish(2)
+    wait_for(lambda: len(runner.began) == 4)
+    assert hands.waiting == 0
+
+
+def test_a_job_is_in_hand_until_its_end_is_collected(hands: Hands, board: Board, runner: Runner) -> None:
+    job = held()
+    hands.add([job])
+    wait_for(lambda: [one.job_id for one in board.running()] == [job.row.job_id])
+
+    runner.finish()
+    [ended] = ends(hands)
+
+    assert ended.held is job
+    assert ended.seconds > 0
+    assert list(board.running()) == []
+    assert (len(hands), hands.held, hands.ended()) == (0, [], [])
+
+
+def test_the_shortest_lease_in_hand_stands_on_the_board(hands: Hands, board: Board, runner: Runner) -> None:
+    hands.add([held(30_000)])
+    wait_for(lambda: len(runner.began) == 1)
+    hands.add([held(2_000)])
+    assert board.shortest_lease == 2
+
+    runner.finish(2)
+    wait_for(lambda: hands.ended() is not None and len(hands) == 0)
+    assert board.shortest_lease == 0
+
+
+def test_jobs_that_have_not_begun_can_be_taken_back(hands: Hands, runner: Runner) -> None:
+    jobs = [held() for _ in range(5)]
+    hands.add(jobs)
+    wait_for(lambda: len(runner.began) == 2)
+
+    assert hands.take_back() == jobs[2:]
+    assert (len(hands), hands.waiting) == (2, 0)
+    runner.finish(2)
+    wait_for(lambda: hands.ended() is not None and len(hands) == 0)
+    assert sorted(runner.began) == sorted(job.row.job_id for job in jobs[:2])
+
+
+def test_only_jobs_that_have_waited_for_long_are_taken_back(hands: Hands, runner: Runner) -> None:
+    running, old, young = [held(), held()], held(claimed_at=boottime() - 60), held()
+    hands.add([*running, old, young])
+    wait_for(lambda: len(runner.began) == 2)
+
+    assert hands.take_back(older_than=30) == [old]
+    assert hands.waiting == 1
+    runner.finish(3)
+    wait_for(lambda: hands.ended() is not None and len(hands) == 0)
+    assert runner.began[-1] == young.row.job_id
+
+
+def test_a_poke_wakes_whoever_waits_for_an_end(hands: Hands) -> None:
+    assert not select.select([hands], [], [], 0)[0]
+    hands.poke()
+    assert ends(hands) == []
+    assert not select.select([hands], [], [], 0)[0]
+
+
+def test_pokes_that_nobody_hears_block_nobody(hands: Hands) -> None:
+    for _ in range(100_000):
+        hands.poke()
+    assert ends(hands) == []
