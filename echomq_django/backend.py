@@ -30,9 +30,9 @@ from echomq_django.exceptions import (
 from echomq_django.framework import BaseTask, BaseTaskBackend, InvalidTask, TaskResultDoesNotExist, task_enqueued
 from echomq_django.payload import decode, encode
 from echomq_django.plan import Plan, make_plan
-from echomq_django.results import PARKED, TaskResult, enqueued, from_outbox, from_row, new_result
+from echomq_django.results import PARKED, TaskResult, enqueued, from_outbox, from_row, new_result, placed
 from echomq_django.signals import somebody_listens
-from echomq_django.tasks import Task, placed, resolve
+from echomq_django.tasks import Task, resolve
 
 P = ParamSpec("P")
 R = TypeVar("R")

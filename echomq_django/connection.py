@@ -23,6 +23,7 @@ from echomq_django.framework import DEFAULT_TASK_BACKEND_ALIAS
 
 SOCKET_TIMEOUT = 5.0
 
+_TIMEOUTS = ("socket_timeout", "socket_connect_timeout")
 _MINIMUM = {"redis": (7, 0), "valkey": (7, 2)}
 
 _buses: dict[str, "Bus"] = {}
@@ -54,14 +55,17 @@ class Bus:
         return self._by_bits.get(queue_bits_of(job_id))
 
     def client(self, *, socket_timeout: float | None = None) -> redis.Redis:
-        """Return a new client with connections of its own, which sends each command once and answers in bytes."""
+        """Return a new client with connections of its own, which sends each command once and answers in bytes.
+
+        `socket_timeout` (seconds) bounds connecting, too; without it the alias decides, or 5 seconds.
+        """
         entry = cache_entry(self.settings)
-        factory = get_connection_factory(options=dict(entry.get("OPTIONS", {})))
+        factory = get_connection_factory(options=_connection_options(entry, socket_timeout or SOCKET_TIMEOUT))
         pool = factory.get_connection_pool(factory.make_connection_params(location(entry)))
         kwargs = pool.connection_kwargs
-        kwargs.update(decode_responses=False, retry=Retry(NoBackoff(), 0))
-        kwargs["socket_timeout"] = socket_timeout or kwargs.get("socket_timeout") or SOCKET_TIMEOUT
-        kwargs["socket_connect_timeout"] = kwargs.get("socket_connect_timeout") or SOCKET_TIMEOUT
+        kwargs.update(decode_responses=False, retry=_once())
+        for name in _TIMEOUTS:
+            kwargs[name] = socket_timeout or kwargs.get(name) or SOCKET_TIMEOUT
         options = getattr(factory, "redis_client_cls_kwargs", {})
         return cast(redis.Redis, factory.redis_client_cls(connection_pool=pool, **options))
 
@@ -133,6 +137,19 @@ def location(entry: Mapping[str, Any]) -> str:
 def unknown_queue(settings: Settings, name: str) -> str:
     """Return the message about a queue that `QUEUES` does not list."""
     return f"queue {name!r} is not in TASKS[{settings.alias!r}]['QUEUES']{did_you_mean(name, settings.queues)}"
+
+
+def _connection_options(entry: Mapping[str, Any], timeout: float) -> dict[str, Any]:
+    options = dict(entry.get("OPTIONS", {}))
+    if "SENTINELS" in options:
+        # Left to itself redis-py asks a sentinel that is down ten times before it asks the next one.
+        patience = {"retry": _once(), **dict.fromkeys(_TIMEOUTS, timeout)}
+        options["SENTINEL_KWARGS"] = {**patience, **options.get("SENTINEL_KWARGS", {})}
+    return options
+
+
+def _once() -> Retry:
+    return Retry(NoBackoff(), 0)
 
 
 def _too_old(version: str, name: str) -> str:

@@ -1,7 +1,7 @@
 """What is known of a job, in the terms of Django's `TaskResult`."""
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from traceback import format_exception
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -12,7 +12,7 @@ from django.utils import timezone
 from echomq_django.bus.message import Message
 from echomq_django.bus.row import Done, Failure, Row, State
 from echomq_django.exceptions import JobDied
-from echomq_django.framework import BaseTaskResult, TaskError, TaskResultStatus
+from echomq_django.framework import BaseTaskResult, TaskError, TaskException, TaskResultStatus
 from echomq_django.payload import decode
 from echomq_django.tasks import Task
 
@@ -77,6 +77,17 @@ def from_outbox(task: Task[P, R], parked: "OutboxJob") -> TaskResult[P, R]:
     """Return the result of a job that waits in the database for the server."""
     arguments = decode(Message.unpack(bytes(parked.body)).payload)
     return _result(task, parked.job_id, arguments, TaskResultStatus.READY, PARKED, enqueued_at=parked.enqueued_at)
+
+
+def placed(task: Task[..., Any], *, backend: str, queue_name: str, priority: int) -> Task[..., Any]:
+    """Return `task` as a job has it; a place that the settings no longer know leaves it as it is."""
+    changes = {"backend": backend, "queue_name": queue_name, "priority": priority}
+    if all(getattr(task, name) == value for name, value in changes.items()):
+        return task
+    try:
+        return replace(task, **changes)  # type: ignore[arg-type]
+    except TaskException:
+        return task
 
 
 def started(result: TaskResult[P, R], holder: str) -> None:

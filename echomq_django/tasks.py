@@ -29,7 +29,6 @@ from echomq_django.framework import (
     DEFAULT_TASK_PRIORITY,
     DEFAULT_TASK_QUEUE_NAME,
     BaseTask,
-    TaskException,
 )
 from echomq_django.framework import Task as AnyTask
 
@@ -241,17 +240,6 @@ def resolve(path: str) -> Task[..., Any]:
     if isinstance(found, AnyTask):
         return Task(**{entry.name: getattr(found, entry.name) for entry in fields(AnyTask)})
     raise UnresolvableTask(f"{path!r} is a {type(found).__name__} and no task: decorate the function with @task")
-
-
-def placed(task: Task[..., Any], *, backend: str, queue_name: str, priority: int) -> Task[..., Any]:
-    """Return `task` as a job has it; a place that the settings no longer know leaves it as it is."""
-    changes = {"backend": backend, "queue_name": queue_name, "priority": priority}
-    if all(getattr(task, name) == value for name, value in changes.items()):
-        return task
-    try:
-        return replace(task, **changes)  # type: ignore[arg-type]
-    except TaskException:
-        return task
 
 
 def _differences(one: object, other: object, names: Iterable[str]) -> dict[str, Any]:

@@ -171,6 +171,15 @@ def test_a_dead_holder_with_a_broken_row_costs_its_neighbours_nothing(queue, how
     assert abandon(queue, W1, [(broken.job_id, broken.token.fence)]).unstarted == [sound.job_id]
 
 
+def test_a_death_of_a_newer_release_is_neither_read_nor_forgotten_by_this_one(queue):
+    newer, sound = dead(queue, 2)
+    damage(queue, newer.job_id, "of a newer release")
+    with changes(queue) as changed:
+        assert [one.job_id for one in unmirrored(queue)] == [sound.job_id]
+        assert forget(queue, [(newer.job_id, str(newer.token))]) == [False]
+    assert changed == {}
+
+
 def test_a_mirror_is_told_what_is_wrong_with_a_death(queue):
     gone, cut, other = dead(queue, 3)
     damage(queue, gone.job_id, "missing")

@@ -75,6 +75,20 @@ def test_a_lease_of_a_job_that_the_next_holder_ended_can_end_nothing(queue, end,
     assert changed == {}
 
 
+HANDED_BACK = {"retry", "release", "release later"}
+
+
+@pytest.mark.parametrize("second", ENDS)
+@pytest.mark.parametrize("first", ENDS)
+def test_a_lease_ends_once_and_the_first_end_counts(queue, first, second):
+    (row,) = active(queue)
+    assert ENDS[first](queue, row) == [Verdict.ACCEPTED]
+    with changes(queue) as changed:
+        verdicts = ENDS[second](queue, row)
+    assert changed == {}
+    assert verdicts == [Verdict.ACCEPTED if first == second or {first, second} <= HANDED_BACK else Verdict.STALE]
+
+
 @each_end
 @pytest.mark.parametrize("part", ["fence", "nonce"])
 def test_a_forged_token_can_end_nothing(queue, end, part):

@@ -26,6 +26,7 @@ from tests.bus.scenes import (
     retry,
     revival,
     suspects,
+    tick,
 )
 
 Act = Callable[[], Any]
@@ -49,6 +50,7 @@ def _claim_suspect(queue: Queue) -> tuple[Act, Any]:
 
 def _extend(queue: Queue) -> tuple[Act, Any]:
     (row,) = active(queue, starting=0)
+    tick(queue)
     return lambda: jobs.extend(queue, W1, [(row.job_id, row.token.fence)]), {row.job_id: row.token}
 
 
@@ -95,6 +97,7 @@ def _requeue(queue: Queue) -> tuple[Act, Any]:
 def _recover(queue: Queue) -> tuple[Act, Any]:
     (row,) = active(queue)
     expire(queue, row)
+    tick(queue)
     return lambda: recover(queue).stalled, [row.job_id]
 
 

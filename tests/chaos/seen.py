@@ -62,3 +62,14 @@ def due_at(queue: Queue, job_id: str) -> float:
     due = queue.client.zscore(queue.keys.scheduled, job_id)
     assert due is not None
     return float(due)
+
+
+def beats(queue: Queue, number: int) -> None:
+    """Wait until supervisors have looked after a queue so many times."""
+    passes = set()
+
+    def enough() -> bool:
+        passes.add(queue.client.hget(queue.keys.meta, "last_pass"))
+        return len(passes) > number
+
+    until(enough)

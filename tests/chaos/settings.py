@@ -8,4 +8,5 @@ from tests.settings import INSTALLED_APPS as SHARED
 from tests.settings import TASKS
 
 INSTALLED_APPS = [*SHARED, "tests.chaos"]
+DEBUG = bool(os.environ.get("EMQ_TEST_DEBUG"))
 TASKS["default"]["OPTIONS"] |= json.loads(os.environ.get("EMQ_TEST_OPTIONS", "{}"))

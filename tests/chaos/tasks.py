@@ -50,20 +50,20 @@ def hold(context: JobContext, gate: str) -> int:
 
 
 @task(takes_context=True)
-def hold_always(context: JobContext, *gates: str) -> int:
-    """Hold at the first start until the first gate opens, at the second until the second one does."""
+def hold_each_time(context: JobContext, *gates: str) -> int:
+    """Hold at the n-th start until the n-th gate opens, then have an effect."""
     start = ledger.note_start(context.job_id)
-    pass_through(gates[min(start, len(gates)) - 1])
+    pass_through(gates[start - 1])
     ledger.note_effect(context.job_id)
     return start
 
 
 @task(takes_context=True)
-def hold_and_raise(context: JobContext, gate: str) -> int:
-    """Hold at the first start and then fail; later starts succeed."""
+def hold_and_raise(context: JobContext, *gates: str) -> int:
+    """Hold in the same way, but fail at the first start."""
     start = ledger.note_start(context.job_id)
+    pass_through(gates[start - 1])
     if start == 1:
-        pass_through(gate)
         raise ValueError("too late to count")
     ledger.note_effect(context.job_id)
     return start
@@ -147,6 +147,13 @@ def introduce(context: JobContext) -> dict[str, object]:
         "fence": context.fence,
         "status": context.task_result.status.value,
     }
+
+
+@task
+def count_queries() -> int:
+    """Query the database, and return how many queries Django remembers."""
+    ledger.add_order()
+    return len(connection.queries)
 
 
 @task

@@ -19,10 +19,10 @@ pytest_plugins = ["tests.chaos.fixtures"]
 def test_whatever_a_thawed_worker_says_of_jobs_that_others_took_over_is_refused(
     crew: Crew, queue: Queue, tmp_path: Path
 ) -> None:
-    thaw, end = str(tmp_path / "thaw"), tmp_path / "end"
-    returning = tasks.hold.enqueue(thaw).id
-    raising = tasks.hold_and_raise.enqueue(thaw).id
-    lasting = tasks.hold_always.enqueue(str(end), str(tmp_path / "never"), str(end)).id
+    thaw, later, end, never = (tmp_path / name for name in ("thaw", "later", "end", "never"))
+    returning = tasks.hold_each_time.enqueue(str(thaw), str(later)).id
+    raising = tasks.hold_and_raise.enqueue(str(thaw), str(later)).id
+    lasting = tasks.hold_each_time.enqueue(str(end), str(never), str(end)).id
     frozen = crew.start("--threads", "3")
     until(lambda: all(map(ledger.starts, (returning, raising, lasting))))
     assert sorted(seen.in_hand(queue, frozen.pids)) == sorted([returning, raising, lasting])
@@ -30,22 +30,21 @@ def test_whatever_a_thawed_worker_says_of_jobs_that_others_took_over_is_refused(
     frozen.tell_all(signal.SIGSTOP)
     until(lambda: frozen.is_frozen)
     heir = crew.start("--threads", "3")
-    seen.done(queue, returning, raising)
-    until(lambda: seen.in_hand(queue, heir.pids) == [lasting])
-    Path(thaw).touch()
+    until(lambda: all(ledger.starts(one) == 2 for one in (returning, raising, lasting)))
+    thaw.touch()
     frozen.tell_all(signal.SIGCONT)
 
     frozen.logged("its late Completion is refused").logged("its late Retry is refused")
-    heir.kill()  # were the thawed worker still able to renew, the lasting job would now be nobody's
+    assert sorted(seen.in_hand(queue, heir.pids)) == sorted([returning, raising, lasting])
+    assert seen.row(queue, raising).failures == 0
+    later.touch()
+    assert [end.attempts for end in seen.done(queue, returning, raising)] == [2, 2]
+
+    heir.kill()  # were the thawed worker still able to renew, nobody would ever run this one again
     until(lambda: ledger.starts(lasting) == 3)
     end.touch()
-    [last] = seen.done(queue, lasting)
-    frozen.logged("its late Completion is refused", 2)
-
-    assert last.attempts == 3
+    assert [end.attempts for end in seen.done(queue, lasting)] == [3]
     assert [ledger.starts(one) for one in (returning, raising)] == [2, 2]
-    assert ledger.effects([returning, raising, lasting]) == 3
-    assert seen.events(queue, "retried", raising) == 0
 
 
 def test_a_thawed_worker_does_not_start_what_it_had_in_hand_and_others_have_run(crew: Crew, queue: Queue) -> None:

@@ -52,13 +52,15 @@ def test_ends_that_were_never_acknowledged_are_said_again_and_count_once(
 ) -> None:
     job_ids = enqueue_many(tasks.work, [((), {})] * 60)
     proxy.lose_replies(Script("jobs/complete").sha.encode(), every=4)
-    crew.start("--threads", "2", EMQ_TEST_REDIS_URL=url(proxy))
+    worker = crew.start("--threads", "2", EMQ_TEST_REDIS_URL=url(proxy))
 
     ends = seen.done(queue, *job_ids)
 
     assert proxy.lost >= 5
+    assert worker.stop() == 0
     assert [end.attempts for end in ends] == [1] * len(ends)
     assert [ledger.starts(job_id) for job_id in job_ids] == [1] * len(job_ids)
+    assert "is refused" not in worker.log
     assert seen.active(queue) == {}
 
 

@@ -17,7 +17,7 @@ from echomq_django.bus import ids
 from echomq_django.connection import SOCKET_TIMEOUT, check_server, get_bus
 from echomq_django.embedded import Valkey
 from echomq_django.exceptions import BusRefused, BusUnavailable, UnknownQueue, UnsupportedServer
-from tests.integration.wire import Cutter, Impostor
+from tests.integration.wire import Cutter, Impostor, Refuser
 
 
 @task
@@ -83,7 +83,7 @@ def test_a_client_of_its_own_shares_no_connection(emq: Settings) -> None:
 
     assert len({one.connection_pool, two.connection_pool, get_bus().queue("default").client.connection_pool}) == 3
     assert pool_options(one)["socket_timeout"] == SOCKET_TIMEOUT
-    assert pool_options(two)["socket_timeout"] == 1.5
+    assert pool_options(two)["socket_timeout"] == pool_options(two)["socket_connect_timeout"] == 1.5
 
 
 def test_aliases_with_one_url_keep_their_own_options(settings: Settings, valkey: Valkey) -> None:
@@ -167,15 +167,16 @@ class OwnClient(redis.Redis):
 
 def test_a_sentinel_leads_to_the_master(at: Any, settings: Settings, tmp_path: Path, valkey: Valkey) -> None:
     lines = f"sentinel monitor jobs 127.0.0.1 {valkey.port} 1\nsentinel down-after-milliseconds jobs 5000\n"
-    with Sentinel(tmp_path / "sentinel", lines) as sentinel:
+    with Sentinel(tmp_path / "sentinel", lines) as sentinel, Refuser() as broken:
         at(
             "redis://jobs/0",
             CLIENT_CLASS="django_redis.client.SentinelClient",
             CONNECTION_FACTORY="django_redis.pool.SentinelConnectionFactory",
-            SENTINELS=[("127.0.0.1", sentinel.port)],
+            SENTINELS=[("127.0.0.1", broken.port), ("127.0.0.1", sentinel.port)],
         )
 
         assert get_bus().client().info("server")["tcp_port"] == valkey.port
+        assert broken.calls == 1
         assert get_bus().address() == "redis://jobs/0"
         assert "CONNECTION_POOL_CLASS" not in settings.CACHES["emq"]["OPTIONS"]
 

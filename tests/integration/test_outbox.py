@@ -99,6 +99,7 @@ def test_a_job_of_a_queue_that_is_listed_no_more_waits_until_it_is_listed_again(
     outbox.park("default", "retired", scenes.new_job(queue), "")
 
     assert outbox.relay(get_bus()) == 0
+    assert OutboxJob.objects.get().tries == 0
     emq.TASKS = {"default": {**emq.TASKS["default"], "QUEUES": ["default", "retired"]}}
     assert outbox.relay(get_bus()) == 1
     assert len(jobs.claim(get_bus().queue("retired"), scenes.W1, scenes.nonce(), 9)) == 1

@@ -48,6 +48,15 @@ def test_a_job_sees_no_context_variable_and_no_language_of_the_job_before(crew: 
     assert [json.loads(end.value) for end in ends] == [["nobody", "en-us"]] * 3
 
 
+def test_the_log_of_queries_that_django_keeps_for_debugging_does_not_grow_from_job_to_job(
+    crew: Crew, queue: Queue
+) -> None:
+    job_ids = enqueue_many(tasks.count_queries, [((), {})] * 20)
+    crew.start(EMQ_TEST_DEBUG="1")
+
+    assert {end.value for end in seen.done(queue, *job_ids)} == {b"1"}
+
+
 def test_a_transaction_that_a_handler_leaves_open_is_rolled_back_and_does_not_reach_the_next_job(
     crew: Crew, queue: Queue
 ) -> None:

@@ -47,6 +47,7 @@ def test_with_burst_a_worker_waits_for_what_another_one_runs(crew: Crew, queue: 
 
     worker = crew.start("--burst").ready()
     seen.done(queue, quick)
+    seen.beats(queue, 5)  # of both workers
     assert "nothing is left to do" not in worker.log
     gate.touch()
 

@@ -61,6 +61,16 @@ class Impostor(_Listener):
         return self._hello if command == b"HELLO" else b"+OK\r\n"
 
 
+class Refuser(_Listener):
+    """Hangs up on everybody, and counts them."""
+
+    calls = 0
+
+    def _serve(self, connection: socket.socket) -> None:
+        self.calls += 1
+        hang_up(connection)
+
+
 class Cutter(_Listener):
     """Forwards to a server on this machine; on demand it hangs up instead of passing on a reply."""
 
