@@ -25,8 +25,10 @@ from echomq_django.exceptions import BusFull, BusRefused, BusUnavailable, Script
 
 _LANES_COUNTED = 1000
 _OPEN, _COUNT = Script("queue/open"), Script("queue/count")
-_PASSING = ("BUSY ", "UNBLOCKED", "MISCONF", "LOADING", "CLUSTERDOWN", "TRYAGAIN", "ASK", "MOVED")
-_PASSING += ("NOREPLICAS", "READONLY")
+_PASSING = (
+    *("BUSY ", "UNBLOCKED", "MISCONF", "LOADING", "CLUSTERDOWN", "TRYAGAIN"),
+    *("ASK", "MOVED", "NOREPLICAS", "READONLY"),
+)
 
 
 class Queue:
