@@ -120,6 +120,14 @@ def test_each_job_goes_back_to_its_own_lane(queue):
     assert changed["lanes"].keys() == {"a", "b", ""}
 
 
+def test_the_job_of_another_holder_is_left_alone_even_if_the_dead_hand_names_it(queue):
+    (theirs,) = active(queue, holder=W2)
+    queue.client.sadd(queue.keys.hand(W1), theirs.job_id)
+    with changes(queue) as changed:
+        assert abandon(queue, W1, running(theirs)) == NOTHING
+    assert changed == {f"hand:{W1}": None}
+
+
 def test_a_name_in_the_hand_without_a_row_is_dropped(queue):
     (row,) = active(queue)
     queue.client.sadd(queue.keys.hand(W1), "JOB00000000000000000000000000")

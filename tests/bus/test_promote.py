@@ -62,6 +62,14 @@ def test_a_delayed_job_stands_behind_those_that_became_ready_before_it(queue):
     assert [row.job_id for row in jobs.claim(queue, W1, nonce(), 3)] == [*waiting, late]
 
 
+def test_a_row_does_not_grow_before_its_first_claim(queue):
+    (job_id,) = enqueued(queue, delay_ms=SOON)
+    size = queue.client.strlen(queue.keys.job(job_id))
+    make_due(queue, job_id)
+    promote(queue)
+    assert queue.client.strlen(queue.keys.job(job_id)) == size
+
+
 def test_a_retried_job_keeps_its_error_and_counters(queue):
     (row,) = active(queue)
     jobs.retry(queue, W1, [jobs.Retry(row.job_id, row.token, SOON, Failure("failed", "E", "why", "where"))])

@@ -183,6 +183,14 @@ def test_a_renewal_with_empty_hands_changes_nothing(queue):
     assert changed == {}
 
 
+def test_a_renewal_never_touches_the_lease_of_another_holder(queue):
+    (theirs,) = active(queue, holder=W2)
+    queue.client.sadd(queue.keys.hand(W1), theirs.job_id)
+    with changes(queue) as changed:
+        assert jobs.extend(queue, W1, [(theirs.job_id, theirs.token.fence)]) == {}
+    assert changed == {f"hand:{W1}": None}
+
+
 def test_a_renewal_drops_from_the_hand_what_is_not_there_any_more(queue):
     (row,) = active(queue)
     queue.client.sadd(queue.keys.hand(W1), "JOB00000000000000000000000000")

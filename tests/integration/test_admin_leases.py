@@ -101,13 +101,16 @@ def test_a_page_reads_no_more_than_it_shows(viewer: Client, queue: Queue) -> Non
     assert calls["zrange"] == 1
 
 
-def test_a_job_that_ends_while_it_is_read_is_left_out(viewer: Client, queue: Queue) -> None:
+@pytest.mark.parametrize("found", [b"", b"garbage", b"\x01" + b"\xff" * 60])
+def test_a_job_that_ends_while_it_is_read_or_makes_no_sense_is_left_out(
+    viewer: Client, queue: Queue, found: bytes
+) -> None:
     rows = scenes.active(queue, 2)
-    raw = queue.client.get(queue.keys.job(rows[0].job_id))
-    queue.client.delete(queue.keys.job(rows[0].job_id))
+    key = queue.keys.job(rows[0].job_id)
+    raw: Any = queue.client.getset(key, found)
 
     assert listed(viewer.get(LIST)) == [rows[1].job_id]
-    queue.client.set(queue.keys.job(rows[0].job_id), raw)
+    queue.client.set(key, raw)
 
 
 def test_the_page_of_a_lease_shows_the_job_escaped(viewer: Client, queue: Queue) -> None:

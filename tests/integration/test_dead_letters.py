@@ -172,6 +172,18 @@ def test_a_row_that_cannot_be_read_becomes_an_unreadable_death_and_holds_up_nobo
     assert requeue([stored.pk], "ana") == 0
 
 
+@pytest.mark.broken_keyspace
+def test_a_row_of_another_type_becomes_an_unreadable_death_without_bytes(queue: Queue) -> None:
+    broken = scenes.dead(queue)[0].job_id
+    queue.client.delete(queue.keys.job(broken))
+    queue.client.hset(queue.keys.job(broken), "state", "dead")
+
+    [stored] = mirror(queue, "default")
+
+    assert (stored.job_id, stored.reason, bytes(stored.payload)) == (broken, DeadJob.UNREADABLE, b"")
+    assert mirror(queue, "default") == []
+
+
 def test_a_body_that_cannot_be_taken_apart_keeps_its_bytes(queue: Queue) -> None:
     job = scenes.dead(queue, body=b"no separator in here")[0]
 
