@@ -46,7 +46,7 @@ class Queue:
         return self.keys.queue
 
     def run(self, script: Script, keys: Sequence[str], args: Sequence[Any]) -> Any:
-        """Run `script`, loading it if the server does not know it. Raises `BusError`s; never repeats a call that ran."""
+        """Run `script`, loading it where it is unknown. Raises `BusError`s; never repeats a call that ran."""
         with server_errors(script.name):
             try:
                 return self.client.execute_command(*script.command(keys, args))
@@ -93,7 +93,7 @@ def server_errors(doing: str) -> Iterator[None]:
         raise BusRefused(f"{doing}: the server refuses this user, check password and ACL rules: {error}") from error
     except OutOfMemoryError as error:
         raise BusFull(f"{doing}: the server is at its memory limit and wrote nothing: {error}") from error
-    except (BusyLoadingError, ClusterDownError, MasterDownError, ReadOnlyError, TryAgainError) as error:
+    except (BusyLoadingError, ClusterDownError, MasterDownError, NoScriptError, ReadOnlyError, TryAgainError) as error:
         raise BusUnavailable(f"{doing}: the server can't serve now: {error}") from error
     except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
         raise BusUnavailable(f"{doing}: no answer from the server: {error}") from error

@@ -26,6 +26,7 @@ logger = logging.getLogger("echomq_django.worker")
 _TICK_S = 0.25  # how soon a first lease in an empty hand is noticed
 _CHUNKS_PER_BEAT = 10
 _SHORT_LIFE_S, _SHORT_LIVES = 2.0, 10
+_KEEPER_PAUSE_S = 0.5
 
 Serve = Callable[[str, Board, int], int]
 
@@ -50,6 +51,7 @@ class Supervisor:
         self._wakeup = os.pipe()
         self._beat_at = 0.0
         self._spawn_at = 0.0
+        self._keeper_at = 0.0
         self._stop_at: float | None = None  # when the grace ends
         self._short_lives = 0
         self._handed_back = 0
@@ -133,7 +135,7 @@ class Supervisor:
             self._tell_keeper(b"mirror\n")
 
     def _spawn(self) -> None:
-        if not self._of("keeper"):
+        if not self._of("keeper") and boottime() >= self._keeper_at:
             self._start("keeper", 1, self._serve_keeper)
         if self._stop_at is not None or boottime() < self._spawn_at:
             return
@@ -159,13 +161,16 @@ class Supervisor:
             self._note_life(process, status)
 
     def _note_life(self, process: Process, status: int) -> None:
+        if process.kind == "keeper":  # what ends it is no reason to run no jobs
+            self._keeper_at = boottime() + _KEEPER_PAUSE_S
+            return
         short = status != 0 and boottime() - process.started_at < _SHORT_LIFE_S
         if not short or any(process.board.running()):
             self._short_lives = 0
             return
         self._short_lives += 1
         self._spawn_at = boottime() + min(5.0, 0.1 * 2**self._short_lives)
-        if self._short_lives >= _SHORT_LIVES:
+        if self._short_lives == _SHORT_LIVES:
             logger.error("%d processes in a row died at their start: giving up", self._short_lives)
             self._stop()
 

@@ -1,12 +1,18 @@
 """The server may forget its scripts at any moment; nobody notices, and nothing is done twice."""
 
+import threading
+from contextlib import suppress
+
 import pytest
+import redis
 
 from echomq_django.bus import jobs
 from echomq_django.bus.dead import forget, requeue
+from echomq_django.bus.queue import count
 from echomq_django.bus.recovery import recover
 from echomq_django.bus.row import Done
 from echomq_django.bus.schedule import promote
+from echomq_django.exceptions import BusUnavailable
 from tests.bus.scenes import (
     W1,
     completion,
@@ -43,6 +49,27 @@ def test_a_verb_changes_what_it_always_changes(queue, name):
             act()
         seen.append(sorted("job" if key.startswith("job:") else key for key in changed))
     assert seen[0] == seen[1]
+
+
+def test_a_flush_that_never_ends_is_trouble_that_passes(queue, valkey):
+    stop = threading.Event()
+
+    def flush():
+        with redis.Redis.from_url(valkey.url) as client:
+            while not stop.is_set():
+                client.script_flush()
+
+    flusher = threading.Thread(target=flush)
+    flusher.start()
+    taken = []
+    try:
+        for _ in range(300):
+            with suppress(BusUnavailable):
+                taken += enqueued(queue)
+    finally:
+        stop.set()
+        flusher.join()
+    assert count(queue).pending == len(taken)
 
 
 def test_a_whole_life_with_a_flush_before_each_move_counts_each_move_once(queue):

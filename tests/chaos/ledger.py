@@ -9,6 +9,7 @@ _TABLES = """
 CREATE TABLE chaos_start (id bigserial PRIMARY KEY, job_id text NOT NULL, pid integer NOT NULL);
 CREATE TABLE chaos_effect (job_id text PRIMARY KEY, value text NOT NULL);
 CREATE TABLE chaos_order (id bigserial PRIMARY KEY);
+CREATE TABLE chaos_signal (id bigserial PRIMARY KEY, job_id text NOT NULL, signal text NOT NULL);
 """
 
 
@@ -73,10 +74,21 @@ def has_order(number: int) -> bool:
     return bool(_column("SELECT id FROM chaos_order WHERE id = %s", number))
 
 
+def note_signal(job_id: str, signal: str) -> None:
+    """Note that somebody was told something of a job."""
+    with connection.cursor() as cursor:
+        cursor.execute("INSERT INTO chaos_signal (job_id, signal) VALUES (%s, %s)", [job_id, signal])
+
+
+def signals(job_id: str) -> list[str]:
+    """Return what was told of a job, in order."""
+    return _column("SELECT signal FROM chaos_signal WHERE job_id = %s ORDER BY id", job_id)
+
+
 def forget() -> None:
     """Empty the tables."""
     with connection.cursor() as cursor:
-        cursor.execute("TRUNCATE chaos_start, chaos_effect, chaos_order")
+        cursor.execute("TRUNCATE chaos_start, chaos_effect, chaos_order, chaos_signal")
 
 
 def _column(query: str, *values: object) -> list[Any]:

@@ -1,6 +1,7 @@
 """What the workers of these tests run. Handlers note each start, and their effect as a careful handler would."""
 
 import asyncio
+import builtins
 import ctypes
 import os
 import random
@@ -239,6 +240,24 @@ def return_value(context: JobContext, name: str) -> object:
     """Return one of `VALUES`."""
     ledger.note_start(context.job_id)
     return VALUES[name]()
+
+
+@task(takes_context=True, backoff=0)
+def fail_once(context: JobContext) -> None:
+    """Fail at the first start only, and be tried again at once."""
+    if ledger.note_start(context.job_id) == 1:
+        raise ValueError("only once")
+
+
+def _no_idea(failures: int) -> float:
+    raise LookupError("no idea how long to wait")
+
+
+@task(takes_context=True, give_up_on=ArithmeticError, retry_on=(ValueError, ArithmeticError), backoff=_no_idea)
+def fail_in_some_way(context: JobContext, name: str) -> None:
+    """Fail with an error of Python's that has this name."""
+    ledger.note_start(context.job_id)
+    raise getattr(builtins, name)("some way")
 
 
 @task(max_failures=1)

@@ -84,6 +84,22 @@ def test_children_whose_supervisor_is_killed_finish_what_they_run_and_leave(
 
 
 @A_MINUTE
+def test_children_whose_supervisor_is_killed_hand_back_what_outlasts_the_grace(
+    crew: Crew, queue: Queue, gate: Path
+) -> None:
+    job_id = tasks.hold.enqueue(str(gate)).id
+    worker = crew.start("--grace", "0.5")
+    until(lambda: ledger.starts(job_id))
+
+    worker.tell(signal.SIGKILL)
+    worker.exit_code()
+    crew.start()
+
+    [end] = seen.done(queue, job_id)
+    assert (end.attempts, ledger.starts(job_id), seen.stalls(queue, job_id)) == (2, 2, 0)
+
+
+@A_MINUTE
 def test_a_job_that_kills_its_process_dies_and_none_of_its_neighbours_pays_for_it(
     crew: Crew, queue: Queue, tmp_path: Path
 ) -> None:
@@ -111,6 +127,21 @@ def test_a_job_that_kills_its_process_dies_and_none_of_its_neighbours_pays_for_i
     assert ledger.effect(poison) is not None
 
 
+def test_a_keeper_that_is_killed_again_and_again_does_not_end_the_worker(crew: Crew, queue: Queue, gate: Path) -> None:
+    running = tasks.hold.enqueue(str(gate)).id
+    worker = crew.start()
+    [child] = until(lambda: ledger.pids(running))
+    for _ in range(11):
+        kill_one(worker, besides={worker.pid, child})
+    gate.touch()
+
+    [end] = seen.done(queue, running)
+    assert (end.attempts, ledger.starts(running)) == (1, 1)
+    dying = tasks.fail_at_once.enqueue().id
+    until(lambda: DeadJob.objects.filter(job_id=dying).exists())
+    assert worker.is_running
+
+
 def test_no_job_is_lost_when_one_worker_after_the_other_is_killed(crew: Crew, queue: Queue) -> None:
     job_ids = enqueue_many(tasks.work, [((0.02, 0.05), {})] * 200)
     for _ in range(5):
@@ -123,6 +154,13 @@ def test_no_job_is_lost_when_one_worker_after_the_other_is_killed(crew: Crew, qu
     assert ledger.effects(job_ids) == len(job_ids)
     assert sum(ledger.starts(job_id) for job_id in job_ids) > len(job_ids)
     assert seen.active(queue) == {}
+
+
+def kill_one(worker: Worker, besides: set[int]) -> None:
+    """Kill the one process of a worker that is not among `besides`, and wait until it is gone."""
+    [pid] = until(lambda: worker.pids - besides)
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: pid not in worker.pids)
 
 
 def kill_with_jobs_in_hand(worker: Worker, queue: Queue) -> None:

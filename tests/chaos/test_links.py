@@ -1,16 +1,19 @@
 """The link between a worker and the server loses replies, or falls silent without being closed."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from echomq_django import enqueue_many
+from echomq_django.bus import jobs
 from echomq_django.bus.queue import Queue
 from echomq_django.bus.scripts import Script
 from echomq_django.embedded import Valkey
 from tests.chaos import ledger, seen, tasks
 from tests.chaos.crew import Crew
 from tests.chaos.proxy import Proxy
+from tests.chaos.waiting import until
 
 pytest_plugins = ["tests.chaos.fixtures"]
 pytestmark = pytest.mark.parametrize("lease", [60.0])  # longer than any test waits
@@ -45,6 +48,21 @@ def test_jobs_whose_claim_was_never_answered_wait_for_no_lease_and_are_charged_n
     assert sum(seen.stalls(queue, job_id) for job_id in job_ids) == 0
     assert seen.active(queue) == {}
     assert worker.stop() == 0
+
+
+def test_a_lease_that_a_child_knows_nothing_of_is_handed_back(crew: Crew, queue: Queue, gate: Path) -> None:
+    running = tasks.hold.enqueue(str(gate)).id
+    worker = crew.start()
+    until(lambda: ledger.starts(running))
+    stray = tasks.work.enqueue().id
+    [row] = jobs.claim(queue, seen.row(queue, running).holder, jobs.new_nonce(), 1)
+    assert row.job_id == stray
+
+    worker.logged("handing back 1 jobs that were held by nobody")
+    gate.touch()
+
+    seen.done(queue, running, stray)
+    assert (ledger.starts(stray), seen.stalls(queue, stray), ledger.starts(running)) == (1, 0, 1)
 
 
 def test_ends_that_were_never_acknowledged_are_said_again_and_count_once(

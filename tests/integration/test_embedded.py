@@ -18,10 +18,12 @@ from echomq_django.exceptions import EmbeddedServerError
 
 ROOT = Path(__file__).parents[2]
 
+# Whoever started the tests may have told them to ignore interrupts, and their children inherit that.
 PARENT = """
-import sys, time
+import signal, sys, time
 from echomq_django.embedded import Valkey
 
+signal.signal(signal.SIGINT, signal.default_int_handler)
 with Valkey(sys.argv[1]) as server:
     try:
         print(server.pid, server.port, flush=True)

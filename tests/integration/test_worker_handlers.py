@@ -90,6 +90,34 @@ def test_whatever_a_handler_raises_is_a_failure_of_its_job_alone(crew: Crew, que
     assert worker.stop() == 0
 
 
+@pytest.mark.parametrize("name", ["ZeroDivisionError", "KeyError"], ids=["given up on", "not retried"])
+def test_an_error_after_which_trying_again_makes_no_sense_is_the_first_and_the_last(
+    crew: Crew, queue: Queue, name: str
+) -> None:
+    job_id = tasks.fail_in_some_way.enqueue(name).id
+    crew.start()
+
+    dead = until(lambda: DeadJob.objects.filter(job_id=job_id).first())
+    assert (dead.error_class, dead.failures, ledger.starts(job_id)) == (f"builtins.{name}", 1, 1)
+
+
+def test_a_task_whose_own_back_off_fails_is_tried_again_after_the_default(crew: Crew, queue: Queue) -> None:
+    job_id = tasks.fail_in_some_way.enqueue("ValueError").id
+    worker = crew.start()
+
+    until(lambda: seen.is_in(queue, job_id, State.SCHEDULED))
+    assert seen.due_at(queue, job_id) - server_ms(queue) < 12_000
+    assert "the default is used" in worker.log
+
+
+def test_what_using_says_of_failures_travels_with_the_job(crew: Crew, queue: Queue) -> None:
+    job_id = tasks.fail.using(max_failures=3, backoff=0).enqueue().id
+    crew.start()
+
+    dead = until(lambda: DeadJob.objects.filter(job_id=job_id).first())
+    assert (dead.failures, dead.attempts, ledger.starts(job_id)) == (3, 3, 3)
+
+
 def test_a_job_whose_result_can_not_be_stored_is_done_all_the_same_and_the_log_says_why(
     crew: Crew, queue: Queue
 ) -> None:

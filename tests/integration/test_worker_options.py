@@ -17,7 +17,7 @@ from tests.chaos.waiting import until
 pytest_plugins = ["tests.chaos.fixtures"]
 pytestmark = pytest.mark.parametrize("lease", [60.0])
 
-USAGE = 2
+GAVE_UP, USAGE = 1, 2
 
 
 @pytest.fixture
@@ -98,6 +98,14 @@ def test_a_queue_that_is_not_named_is_not_served(crew: Crew, both: tuple[list[st
 
     assert ledger.order_of_starts() == both[1]
     assert all(seen.is_in(get_bus().queue("default"), job_id, State.PENDING) for job_id in both[0])
+
+
+@pytest.mark.parametrize("processes", [10, 25])
+def test_a_worker_whose_processes_die_at_their_start_again_and_again_gives_up(crew: Crew, processes: int) -> None:
+    worker = crew.start("--processes", str(processes), EMQ_TEST_FORKS_DIE="1")
+
+    assert worker.exit_code() == GAVE_UP
+    assert "died at their start: giving up" in worker.log
 
 
 def test_an_unknown_queue_is_a_usage_error_with_a_suggestion(crew: Crew) -> None:

@@ -1,0 +1,48 @@
+"""The app of the handlers; the environment of a worker may ask it for receivers of all signals, or for trouble."""
+
+import os
+from functools import partial
+from typing import Any
+
+from django.apps import AppConfig
+from django.dispatch import Signal
+
+
+class ChaosConfig(AppConfig):
+    """Handlers, and receivers that note what they hear in the ledger."""
+
+    name = "tests.chaos"
+
+    def ready(self) -> None:
+        """Connect the receivers, some of which fail as receivers do; or make every forked process die at once."""
+        if os.environ.get("EMQ_TEST_FORKS_DIE"):
+            os.register_at_fork(after_in_child=partial(os._exit, 9))
+        if os.environ.get("EMQ_TEST_SIGNALS"):
+            from echomq_django import signals
+            from echomq_django.framework import task_finished, task_started
+
+            for name in ("job_stalled", "job_recovered", "job_dead"):
+                _listen(getattr(signals, name), name, _hear)
+            _listen(task_started, "task_started", _hear_of_task)
+            _listen(task_finished, "task_finished", _hear_of_task)
+
+
+def _listen(signal: Signal, name: str, receiver: Any) -> None:
+    signal.connect(_fail, weak=False)
+    signal.connect(partial(receiver, name), weak=False)
+
+
+def _fail(**facts: Any) -> None:
+    raise LookupError("a receiver that fails")
+
+
+def _hear(name: str, *, job_id: str, queue: str, backend: str, **facts: Any) -> None:
+    from tests.chaos import ledger
+
+    ledger.note_signal(job_id, " ".join([name, queue, backend, *sorted(facts.keys() - {"sender", "signal"})]))
+
+
+def _hear_of_task(name: str, *, task_result: Any, **facts: Any) -> None:
+    from tests.chaos import ledger
+
+    ledger.note_signal(task_result.id, f"{name} {task_result.status.value}")
