@@ -6,6 +6,7 @@ from copy import deepcopy
 from pathlib import Path
 
 import pytest
+from django.db import connection
 from pytest_django import DjangoDbBlocker, Settings
 
 from echomq_django.bus.queue import Queue
@@ -13,6 +14,7 @@ from echomq_django.connection import get_bus
 from echomq_django.embedded import Valkey
 from tests.chaos import ledger
 from tests.chaos.crew import Crew
+from tests.chaos.proxy import Proxy
 
 
 @pytest.fixture(scope="session")
@@ -59,3 +61,19 @@ def queue(crew: Crew) -> Queue:
 def gate(tmp_path: Path) -> Path:
     """A file that handlers wait for: `touch()` opens the gate."""
     return tmp_path / "gate"
+
+
+@pytest.fixture
+def to_server(valkey: Valkey, crew: Crew) -> Iterator[Proxy]:
+    """The workers' link to the server."""
+    with Proxy(valkey.port) as proxy:
+        yield proxy
+        crew.finish()
+
+
+@pytest.fixture
+def to_database(crew: Crew) -> Iterator[Proxy]:
+    """The workers' link to the database."""
+    with Proxy(int(connection.settings_dict["PORT"])) as proxy:
+        yield proxy
+        crew.finish()

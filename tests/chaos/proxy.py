@@ -5,6 +5,8 @@ import socket
 import threading
 from typing import Self
 
+from django.db import connection
+
 
 class Proxy:
     """Forwards connections to a port of this machine; counts refused `attempts` and `lost` replies."""
@@ -111,3 +113,14 @@ class Proxy:
             self._silent.discard(end)
             self._asking.discard(end)
             end.close()
+
+
+def redis_url(proxy: Proxy) -> str:
+    """Return where workers find the server behind `proxy`."""
+    return f"redis://127.0.0.1:{proxy.port}/0"
+
+
+def database_url(proxy: Proxy) -> str:
+    """Return where workers find the database behind `proxy`."""
+    entry = connection.settings_dict
+    return f"postgresql://{entry['USER']}:{entry['PASSWORD']}@127.0.0.1:{proxy.port}/{entry['NAME']}"
