@@ -1,11 +1,15 @@
 """The app of the handlers; the environment of a worker may ask it for receivers of all signals, or for trouble."""
 
+import ctypes
 import os
+import signal
 from functools import partial
 from typing import Any
 
 from django.apps import AppConfig
 from django.dispatch import Signal
+
+PR_SET_PDEATHSIG = 1
 
 
 class ChaosConfig(AppConfig):
@@ -15,6 +19,8 @@ class ChaosConfig(AppConfig):
 
     def ready(self) -> None:
         """Connect the receivers, some of which fail as receivers do; or make every forked process die at once."""
+        if os.environ.get("EMQ_TEST_PARENT") == str(os.getppid()):
+            _end_with_parent()
         if os.environ.get("EMQ_TEST_FORKS_DIE"):
             os.register_at_fork(after_in_child=partial(os._exit, 9))
         if os.environ.get("EMQ_TEST_SIGNALS"):
@@ -27,9 +33,16 @@ class ChaosConfig(AppConfig):
             _listen(task_finished, "task_finished", _hear_of_task)
 
 
-def _listen(signal: Signal, name: str, receiver: Any) -> None:
-    signal.connect(_fail, weak=False)
-    signal.connect(partial(receiver, name), weak=False)
+def _end_with_parent() -> None:
+    """Ask the kernel to end this process with a test run that ends without tidying up; only Linux can."""
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is not None:
+        prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
+
+
+def _listen(sent: Signal, name: str, receiver: Any) -> None:
+    sent.connect(_fail, weak=False)
+    sent.connect(partial(receiver, name), weak=False)
 
 
 def _fail(**facts: Any) -> None:

@@ -103,7 +103,8 @@ class Crew:
         """Start a worker with one child, unless the options say otherwise; it is not awaited."""
         whole = command or [*COMMAND, "--processes", "1", *options]
         log = self._directory / f"worker-{len(self.workers)}.log"
-        worker = Worker(whole, log, {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.chaos.settings", **environment})
+        where = {"DJANGO_SETTINGS_MODULE": "tests.chaos.settings", "EMQ_TEST_PARENT": str(os.getpid())}
+        worker = Worker(whole, log, {**os.environ, **where, **environment})
         self.workers.append(worker)
         return worker
 
