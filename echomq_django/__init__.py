@@ -6,11 +6,33 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from echomq_django.backend import enqueue_many
     from echomq_django.context import JobContext
+    from echomq_django.exceptions import Discard, Retry
+    from echomq_django.flows import enqueue_chain, enqueue_group, step
     from echomq_django.tasks import Task, task
 
-__all__ = ["JobContext", "Task", "enqueue_many", "task"]
+__all__ = [
+    "Discard",
+    "JobContext",
+    "Retry",
+    "Task",
+    "enqueue_chain",
+    "enqueue_group",
+    "enqueue_many",
+    "step",
+    "task",
+]
 
-_HOMES = {"JobContext": "context", "Task": "tasks", "enqueue_many": "backend", "task": "tasks"}
+_HOMES = {
+    "Discard": "exceptions",
+    "JobContext": "context",
+    "Retry": "exceptions",
+    "Task": "tasks",
+    "enqueue_chain": "flows",
+    "enqueue_group": "flows",
+    "enqueue_many": "backend",
+    "step": "flows",
+    "task": "tasks",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -4,15 +4,17 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, ParamSpec, TypeVar
+from functools import partial
+from typing import Any, ParamSpec, TypeVar, cast
 
 import redis
 from django.apps import apps
 from django.core.checks import CheckMessage, Error
 from django.utils.asyncio import async_unsafe
 
+from echomq_django.bus import ids
 from echomq_django.bus import jobs as bus_jobs
-from echomq_django.bus.jobs import MAX_ROWS, NewJob
+from echomq_django.bus.jobs import MAX_ROWS, After, GroupOf, NewJob
 from echomq_django.bus.message import Message
 from echomq_django.bus.queue import Queue
 from echomq_django.bus.row import Done
@@ -23,16 +25,19 @@ from echomq_django.exceptions import (
     BusError,
     BusUnavailable,
     InvalidJobId,
+    InvalidOption,
     JobNotStored,
     UnknownQueue,
     UnsupportedServer,
 )
 from echomq_django.framework import BaseTask, BaseTaskBackend, InvalidTask, TaskResultDoesNotExist, task_enqueued
+from echomq_django.middleware import headers_of
 from echomq_django.payload import decode, encode
 from echomq_django.plan import Plan, make_plan
 from echomq_django.results import PARKED, TaskResult, enqueued, from_outbox, from_row, new_result, placed
 from echomq_django.signals import somebody_listens
-from echomq_django.tasks import Task, resolve
+from echomq_django.steps import Step
+from echomq_django.tasks import UNSET, Task, resolve
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -42,6 +47,15 @@ logger = logging.getLogger(__name__)
 
 _LAST_YEAR = 2200  # the order of a job has 43 bits for its milliseconds
 _ASYNC = "enqueue() waits for the network and belongs to the transaction of its thread: use 'await task.aenqueue(...)'."
+
+
+@dataclass(slots=True)
+class GroupResult:
+    """A group that was enqueued: the ids of its members, and of the job that waits for all of them."""
+
+    id: str
+    members: list[str]
+    then: str = ""
 
 
 class InvalidQueue(UnknownQueue, InvalidTask):
@@ -98,19 +112,55 @@ class JobBackend(BaseTaskBackend):
     @async_unsafe(_ASYNC)
     def enqueue(self, task: Task[P, R], args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult[P, R]:  # type: ignore[override]
         """Put a job in its queue, after the COMMIT of the database that is in a transaction; its id is known now."""
-        plan = self._plan(task)
-        payload = encode(args, kwargs)
-        job = plan.job(args, kwargs, payload)
-        result = new_result(task, job.job_id, decode(payload))
-        batch = Batch(task, plan, [job], [result])
+        return cast("TaskResult[P, R]", self.enqueue_chain([Step(task, args, kwargs)]))
+
+    def enqueue_chain(self, steps: Sequence[Step]) -> TaskResult[..., Any]:
+        """Put the first of `steps` in its queue; each other follows the one before it and gets its value."""
+        first, chain = steps[0], [step.to_data() for step in steps[1:]]
+        plan, payload = self._plan(first.task), encode(first.args, first.kwargs)
+        job = self._job(plan, first, payload, chain)
+        result = new_result(first.task, job.job_id, decode(payload))
+        batch = Batch(first.task, plan, [job], [result])
         after_commit(plan.database, lambda committed: self.deliver(batch, committed))
         return result
+
+    @async_unsafe(_ASYNC)
+    def enqueue_group(self, steps: Sequence[Step], then: Step | None) -> "GroupResult":
+        """Put `steps` in their queue, and with them the job that waits until all of them are over.
+
+        All in one queue, for they are counted there; `then` may be of another. It gets the list of their ids first.
+        """
+        plans = [self._plan(step.task) for step in steps]
+        for plan in [*plans, self._plan(then.task)] if then else plans:
+            if plan.unique is not UNSET:
+                raise InvalidOption(f"{plan.task}: a job of a group can't be unique, the group would wait for ever")
+        if len({plan.queue for plan in plans}) > 1:
+            names = ", ".join(sorted({plan.queue for plan in plans}))
+            raise InvalidOption(f"the members of a group are in several queues ({names}): put them into one")
+        jobs = [self._job(plan, step, encode(step.args, step.kwargs)) for plan, step in zip(plans, steps, strict=True)]
+        group, batches = GroupResult(ids.mint(plans[0].queue) if plans else "", [job.job_id for job in jobs]), []
+        of: GroupOf = {"id": group.id, "size": len(jobs)}
+        if then is not None:
+            plan, args = self._plan(then.task), [group.members, *then.args]
+            waiting = self._job(plan, Step(then.task, args, then.kwargs), encode(args, then.kwargs))
+            if plans and plan.queue != plans[0].queue:
+                of["queue"] = plan.queue
+            if plans:
+                after: After = {"group": group.id, "size": len(jobs), "far": "queue" in of}
+                waiting = waiting.with_extras({"after": after})
+            of["after"] = group.then = waiting.job_id
+            batches.append(Batch(then.task, plan, [waiting], []))
+        for plan, step, job in zip(plans, steps, jobs, strict=True):
+            batches.append(Batch(step.task, plan, [job.with_extras({"group": of})], []))
+        after_commit(batches[0].plan.database, partial(self.deliver_group, batches))
+        return group
 
     @async_unsafe(_ASYNC)
     def enqueue_many(self, task: Task[..., Any], calls: Iterable[Call]) -> list[str]:
         """Put many jobs of `task` in its queue and return their ids; all arguments are checked before the first one."""
         plan = self._plan(task)
-        batch = Batch(task, plan, [plan.job(args, kwargs, encode(args, kwargs)) for args, kwargs in calls], [])
+        steps = [Step(task, args, kwargs) for args, kwargs in calls]
+        batch = Batch(task, plan, [self._job(plan, step, encode(step.args, step.kwargs)) for step in steps], [])
         ids = [job.job_id for job in batch.jobs]
         after_commit(plan.database, lambda committed: self.deliver(batch, committed))
         return ids
@@ -118,6 +168,15 @@ class JobBackend(BaseTaskBackend):
     def deliver(self, batch: Batch, committed: bool) -> None:
         """Take over a batch whose time has come; once `committed`, nobody can repeat the call."""
         raise NotImplementedError
+
+    def deliver_group(self, batches: Sequence[Batch], committed: bool) -> None:
+        """Take over the batches of a group; what waits for the others comes first."""
+        for batch in batches:
+            self.deliver(batch, committed)
+
+    def _job(self, plan: Plan, step: Step, payload: bytes, chain: Sequence[Any] = ()) -> NewJob:
+        headers = headers_of(self.alias, step.task, step.args, step.kwargs) if plan.settings.middleware else None
+        return plan.job(step.args, step.kwargs, payload, headers=headers, chain=chain)
 
     def _plan(self, task: BaseTask[..., Any]) -> Plan:
         settings = load(self.alias)
@@ -164,6 +223,11 @@ class EchoMQBackend(JobBackend):
         if found is None:
             raise TaskResultDoesNotExist(f"{result_id}: no such job, or it has completed and its result has expired")
         return found
+
+    def cancel(self, job_id: str) -> bool:
+        """Keep a job from running; one that runs is asked to stop. False if it is over or unknown."""
+        queue = get_bus(self.alias).queue_of(job_id)
+        return queue is not None and bus_jobs.cancel(queue, job_id) > 0
 
     def check(self, **kwargs: Any) -> list[CheckMessage]:
         """Return what is wrong with the settings of this alias; nothing is connected."""

@@ -21,6 +21,7 @@ MAX_STALLED = 65_534  # a row has 16 bits for it, and one value means "no bound"
 MAX_SECONDS = 10 * 365 * 86_400
 MAX_LEASE = 7 * 86_400
 LATER = ("floor", "replicated")
+UNIQUE = ("start", "done", "debounce")
 
 _BACKEND = "echomq_django.backend.EchoMQBackend"
 _TASKS_KEYS = ("BACKEND", "QUEUES", "OPTIONS")
@@ -51,6 +52,7 @@ class Settings:
     queues: tuple[str, ...] = (DEFAULT_TASK_QUEUE_NAME,)
     defaults: QueueSettings = QueueSettings()
     per_queue: Mapping[str, QueueSettings] = field(default_factory=dict)
+    middleware: tuple[str, ...] = ()
 
     def for_queue(self, name: str) -> QueueSettings:
         """Return what holds for the queue `name`."""
@@ -58,7 +60,7 @@ class Settings:
 
 
 QUEUE_KEYS = tuple(entry.name for entry in fields(QueueSettings))
-_OPTIONS_KEYS = ("cache", "prefix", "queues", *QUEUE_KEYS)
+_OPTIONS_KEYS = ("cache", "prefix", "queues", "middleware", *QUEUE_KEYS)
 
 
 @cache
@@ -78,6 +80,7 @@ def load(alias: str = DEFAULT_TASK_BACKEND_ALIAS) -> Settings:
         prefix=_text(f"{where}['OPTIONS']['prefix']", options.get("prefix", "emq")),
         queues=_queue_names(f"{where}['QUEUES']", entry.get("QUEUES", [DEFAULT_TASK_QUEUE_NAME])),
         defaults=defaults,
+        middleware=_paths(f"{where}['OPTIONS']['middleware']", options.get("middleware", ())),
     )
     _check_names(where, found)
     return replace(found, per_queue=_per_queue(f"{where}['OPTIONS']['queues']", options, found))
@@ -99,6 +102,10 @@ def problem_of(name: str, value: Any) -> str | None:
             return f"must be an integer from 1 to {MAX_STALLED:,}, or None for no bound"
         case "max_failures" if not (_is_integer(value) and value >= 1):
             return "must be an integer of at least 1"
+        case "expires" if not (_is_number(value) and 0 < value <= MAX_SECONDS):
+            return f"must be a number of seconds above 0 and at most {MAX_SECONDS:,}"
+        case "unique" if value not in UNIQUE and not (_is_number(value) and 0 < value <= MAX_SECONDS):
+            return f"must be one of {', '.join(map(repr, UNIQUE))}, or a number of seconds"
         case "durability" if value in LATER:
             return "comes later: use 'memory'"
         case "durability" if value != "memory":
@@ -180,6 +187,12 @@ def _text(where: str, value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise ImproperlyConfiguredQueue(f"{where} = {value!r}: must be a string that is not empty")
     return value
+
+
+def _paths(where: str, value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or not all(isinstance(path, str) and path for path in value):
+        raise ImproperlyConfiguredQueue(f"{where} = {value!r}: must be a list of import paths of classes")
+    return tuple(value)
 
 
 def _is_integer(value: Any) -> bool:

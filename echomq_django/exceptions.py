@@ -73,6 +73,26 @@ class CacheUseRefused(EchoMQError):
     """The cache alias of the queue holds jobs and can't be used as a cache."""
 
 
+class Retry(EchoMQError):
+    """Raised by a handler: try the job again, `after` so many seconds or by its back-off. It counts as a failure."""
+
+    def __init__(self, message: str = "the handler asks for another try", *, after: float | None = None) -> None:
+        super().__init__(message)
+        self.after = after
+
+
+class Discard(EchoMQError):
+    """Raised by a handler: give the job up, trying again makes no sense. It is kept with the dead jobs."""
+
+
+class SoftTimeLimit(EchoMQError):
+    """Raised inside a handler that runs longer than its `soft_time_limit`."""
+
+
+class JobCancelled(EchoMQError):
+    """A job was cancelled before it could end well."""
+
+
 class JobDied(EchoMQError):
     """A job was given up without an exception of its own, for instance after too many stalls."""
 

@@ -38,6 +38,7 @@ class DeadJob(models.Model):
     payload = models.BinaryField(_("payload"), default=bytes)
     headers = models.JSONField(_("headers"), default=dict, blank=True)
     options = models.JSONField(_("options"), default=dict, blank=True)
+    group = models.JSONField(_("group"), null=True, blank=True)
     args = models.JSONField(_("arguments"), null=True, blank=True)
     kwargs = models.JSONField(_("keyword arguments"), null=True, blank=True)
     reason = models.CharField(_("reason"), max_length=64)
@@ -88,7 +89,10 @@ class DeadJob(models.Model):
 
 
 class OutboxJob(models.Model):
-    """A job that the server has yet to take: a parked push, or with a death key the way back from that death."""
+    """What the server has yet to take: a parked push, or with a death key what an operator wants after that death.
+
+    `extras` are those of the job. One that was discarded has `leaves` there: the group that is to count it as over.
+    """
 
     id = models.BigAutoField(primary_key=True)
     job_id = models.CharField(_("job"), max_length=64)
@@ -104,6 +108,7 @@ class OutboxJob(models.Model):
     attempts = models.PositiveBigIntegerField(_("attempts"), default=0)
     deaths = models.PositiveIntegerField(_("deaths"), default=0)
     enqueued_at = models.DateTimeField(_("enqueued"), null=True, blank=True)
+    extras = models.JSONField(_("extras"), default=dict, blank=True)
     created_at = models.DateTimeField(_("parked"), auto_now_add=True)
     tries = models.PositiveIntegerField(_("refused pushes"), default=0)
     error = models.TextField(_("last error"), blank=True)

@@ -1,11 +1,13 @@
 """What of a job is known before its arguments are: derived once for each task and kept on it."""
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from hashlib import blake2b
+from typing import Any, cast
 
 from echomq_django.bus import ids
-from echomq_django.bus.jobs import NewJob
+from echomq_django.bus.jobs import Extras, NewJob, Unique
 from echomq_django.bus.keyspace import check_lane
 from echomq_django.bus.message import Message
 from echomq_django.conf import Settings
@@ -23,17 +25,53 @@ class Plan:
     settings: Settings
     queue: str
     head: bytes
+    options: dict[str, Any]
     lane: Lane
     priority: int
     max_stalled: int | None
     lease_ms: int
     database: str | Unset | None
+    task: str
+    unique: str | float | Unset
+    unique_key: Callable[..., Any] | Unset
+    expires_ms: int | None
 
-    def job(self, args: Sequence[Any], kwargs: Mapping[str, Any], payload: bytes) -> NewJob:
-        """Return a new job for arguments and their `payload`; raises `InvalidName` for an impossible lane."""
+    def job(
+        self,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        payload: bytes,
+        *,
+        headers: Mapping[str, str] | None = None,
+        chain: Sequence[Any] = (),
+    ) -> NewJob:
+        """Return a new job for arguments and their `payload`; raises `InvalidName` for an impossible lane.
+
+        `chain` are the steps that follow it, as data.
+        """
         lane = self.lane if isinstance(self.lane, str) else check_lane(self.lane(*args, **kwargs))
         job_id, body = ids.mint(self.queue), self.head + payload
-        return NewJob(job_id, body, lane, self.priority, 0, self.max_stalled, self.lease_ms)
+        if headers or chain:
+            options = {**self.options, "chain": list(chain)} if chain else self.options
+            body = Message(self.task, payload, self.settings.alias, dict(headers or {}), options).pack()
+        extras = self._extras(args, kwargs) if self.unique is not UNSET or self.expires_ms else None
+        return NewJob(job_id, body, lane, self.priority, 0, self.max_stalled, self.lease_ms, extras=extras)
+
+    def _extras(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Extras:
+        extras = Extras()
+        if self.expires_ms:
+            extras["expires"] = self.expires_ms
+        if self.unique is not UNSET:
+            extras["unique"] = self._unique(args, kwargs)
+        return extras
+
+    def _unique(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Unique:
+        by = [list(args), kwargs] if self.unique_key is UNSET else self.unique_key(*args, **kwargs)
+        text = json.dumps([self.task, by], sort_keys=True, default=repr)
+        key = blake2b(text.encode(errors="backslashreplace"), digest_size=12).hexdigest()
+        if isinstance(self.unique, str):
+            return {"key": key, "mode": self.unique}
+        return {"key": key, "mode": "ttl", "ms": max(1, round(cast(float, self.unique) * 1000))}
 
 
 def make_plan(task: BaseTask[..., Any], settings: Settings) -> Plan:
@@ -41,15 +79,21 @@ def make_plan(task: BaseTask[..., Any], settings: Settings) -> Plan:
     options = task.options if isinstance(task, Task) else TaskOptions()
     defaults = settings.for_queue(task.queue_name)
     lease = defaults.lease if options.lease is UNSET else options.lease
+    travelling = _travelling(task, options)
     return Plan(
         settings=settings,
         queue=task.queue_name,
-        head=Message(task.module_path, b"", settings.alias, options=_travelling(task, options)).pack(),
+        head=Message(task.module_path, b"", settings.alias, options=travelling).pack(),
+        options=travelling,
         lane="" if options.lane is UNSET else options.lane,
         priority=int(task.priority),
         max_stalled=defaults.max_stalled if options.max_stalled is UNSET else options.max_stalled,
         lease_ms=max(1, round(lease * 1000)),
         database=options.database,
+        task=task.module_path,
+        unique=options.unique,
+        unique_key=options.unique_key,
+        expires_ms=None if options.expires is UNSET else max(1, round(options.expires * 1000)),
     )
 
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from echomq_django.bus.message import Message
 from echomq_django.bus.row import Done, Failure, Row, State
-from echomq_django.exceptions import JobDied
+from echomq_django.exceptions import JobCancelled, JobDied
 from echomq_django.framework import BaseTaskResult, TaskError, TaskException, TaskResultStatus
 from echomq_django.payload import decode
 from echomq_django.tasks import Task
@@ -26,6 +26,7 @@ Arguments = tuple[list[Any], dict[str, Any]]
 UNCOMMITTED, PARKED = "uncommitted", "parked"
 
 _STATUS = {State.ACTIVE: TaskResultStatus.RUNNING, State.DEAD: TaskResultStatus.FAILED}
+_JOB_CANCELLED = f"{JobCancelled.__module__}.{JobCancelled.__qualname__}"
 _EARLIER = "unknown"  # who had a job before its last holder is not kept
 _JOB_DIED = f"{JobDied.__module__}.{JobDied.__qualname__}"
 
@@ -52,6 +53,10 @@ class TaskResult(BaseTaskResult[P, R]):  # type: ignore[misc]
     async def arefresh(self) -> None:
         """See `refresh()`."""
         _copy(self, await self.task.get_backend().aget_result(self.id))
+
+    def cancel(self) -> bool:
+        """Keep the job from running; False if it is over. One that runs is asked to stop (`context.cancelled`)."""
+        return bool(self.task.get_backend().cancel(self.id))  # type: ignore[attr-defined]
 
 
 _REFRESHED = {entry.name for entry in fields(TaskResult)} - {"task", "id", "args", "kwargs", "backend"}
@@ -147,16 +152,18 @@ def _from_live(task: Task[P, R], row: Row, arguments: Arguments) -> TaskResult[P
 
 
 def _from_done(task: Task[P, R], done: Done) -> TaskResult[P, R]:
+    cancelled = done.state is State.CANCELLED
     result = _result(
         task,
         done.job_id,
         ([], {}),
-        TaskResultStatus.SUCCESSFUL,
-        State.COMPLETED.name.lower(),
+        TaskResultStatus.FAILED if cancelled else TaskResultStatus.SUCCESSFUL,
+        done.state.name.lower(),
         enqueued_at=_moment(done.enqueued_at),
         started_at=_moment(done.started_at),
         last_attempted_at=_moment(done.started_at),
         finished_at=_moment(done.finished_at),
+        errors=[TaskError(exception_class_path=_JOB_CANCELLED, traceback="cancelled")] if cancelled else [],
         worker_ids=_workers(done.attempts, done.holder),
     )
     _set(result, _return_value=json.loads(done.value) if done.value else None)

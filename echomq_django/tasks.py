@@ -69,6 +69,9 @@ class Options(TypedDict, total=False):
     result_ttl: float
     durability: str
     database: str | None
+    unique: Literal["start", "done", "debounce"] | float
+    unique_key: Callable[..., Any]
+    expires: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +80,10 @@ class TaskOptions:
 
     `backoff` is the delay before a retry: one number, one for each failure (the last one goes on), or a function of
     the number of failures. `database` is the alias whose COMMIT the push waits for; None pushes at once.
+
+    `unique` merges a job into one with the same `unique_key` (a function of the arguments; without it the arguments
+    themselves): until that one starts, until it is done, or for so many seconds. With "debounce" the one that waits
+    takes over the new arguments and delay. A job that has not started after `expires` seconds dies.
     """
 
     max_failures: int | Unset = UNSET
@@ -89,6 +96,9 @@ class TaskOptions:
     result_ttl: float | Unset = UNSET
     durability: str | Unset = UNSET
     database: str | Unset | None = UNSET
+    unique: str | float | Unset = UNSET
+    unique_key: Callable[..., Any] | Unset = UNSET
+    expires: float | Unset = UNSET
 
     def merged(self, changes: Mapping[str, Any]) -> "TaskOptions":
         """Return these options with `changes`; raises `InvalidOption` for an unknown name or an impossible value."""
@@ -253,7 +263,7 @@ def _restore(path: str, changes: dict[str, Any], options: dict[str, Any]) -> Tas
 
 def _refuse_code(options: Mapping[str, Any]) -> None:
     for name, value in options.items():
-        if name in ("retry_on", "give_up_on") or (name == "backoff" and callable(value)):
+        if name in ("retry_on", "give_up_on", "unique_key") or (name == "backoff" and callable(value)):
             raise InvalidOption(
                 f"{name} = {value!r} is code, and only data travels with a job: give it to @task instead"
             )
@@ -268,6 +278,8 @@ def _checked(name: str, value: Any) -> Any:
         return _checked_errors(name, value)
     if name == "lane":
         return value if callable(value) else check_lane(value)
+    if name == "unique_key" and not callable(value):
+        raise InvalidOption(f"unique_key = {value!r}: must be a function of the arguments")
     problem = problem_of(name, value)
     if name == "database" and not (value is None or isinstance(value, str)):
         problem = "must be an alias of DATABASES, or None to push at once"

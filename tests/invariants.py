@@ -1,5 +1,6 @@
 """The law of the keyspace: every job is in exactly one place. Checked after each test that touches a server."""
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator
@@ -8,7 +9,7 @@ from typing import Any, cast
 
 import redis
 
-from echomq_django.bus.row import Done, Row, State, parse
+from echomq_django.bus.row import Done, Row, State, alias_of, parse
 
 # One script reads everything, so the picture is of one instant even while workers run.
 _READ_ALL = """
@@ -31,6 +32,7 @@ return { time[1] * 1000 + math.floor(time[2] / 1000), stored }
 TYPES = {
     "pending": "zset",
     "lanes": "zset",
+    "held": "zset",
     "active": "zset",
     "scheduled": "zset",
     "suspect": "zset",
@@ -41,8 +43,21 @@ TYPES = {
     "limits": "hash",
     "events": "stream",
     "wake": "list",
+    "handoff": "list",
 }
 _LANE, _JOB, _HAND = re.compile(r"g:(.+):pending"), re.compile(r"job:(.+)"), re.compile(r"hand:(.+)")
+_RUNNING, _LOCK, _GROUP = re.compile(r"g:(.*):running"), re.compile(r"unique:(.+)"), re.compile(r"group:(.+)")
+_SHAPES = {
+    _LANE: "zset",
+    _HAND: "set",
+    _RUNNING: "set",
+    _GROUP: "set",
+    _LOCK: "string",
+    re.compile(r"progress:(.+)"): "string",
+    re.compile(r"log:(.+)"): "list",
+}
+_FOR_EVER = (_LANE, _HAND, _RUNNING)
+_LONGEST_TTL_MS = 30 * 86_400_000  # of a lock that is meant to outlive its job
 _PLACES = {State.SCHEDULED: "scheduled", State.ACTIVE: "active", State.SUSPECT: "suspect", State.DEAD: "dead"}
 
 
@@ -101,6 +116,7 @@ class _Queue:
             for job_id in self._zset(place):
                 self.places[job_id].append(place)
         self.rows: dict[str, Row | Done] = {}
+        self.aliases: dict[str, str] = {}
         self.unreadable: dict[str, str] = {}
         for name in keys:
             if found := _JOB.fullmatch(name):
@@ -110,9 +126,22 @@ class _Queue:
         stored = self.keys.get(name)
         return stored.value if stored and stored.kind == "zset" else {}
 
+    def _hash(self, name: str) -> dict[str, str]:
+        stored = self.keys.get(name)
+        return stored.value if stored and stored.kind == "hash" else {}
+
+    def _named(self, shape: re.Pattern[str]) -> Iterator[tuple[str, Any]]:
+        """The keys of a shape, each by what its name says, with its value."""
+        for name, stored in self.keys.items():
+            if (found := shape.fullmatch(name)) and stored.kind == _SHAPES[shape]:
+                yield found[1], stored.value
+
     def _read(self, job_id: str, stored: Stored) -> None:
         if stored.kind != "string":
             self.unreadable[job_id] = f"it is a {stored.kind}"
+            return
+        if winner := alias_of(stored.value):
+            self.aliases[job_id] = winner
             return
         try:
             self.rows[job_id] = parse(job_id, stored.value)
@@ -124,28 +153,36 @@ class _Queue:
         yield from self._rows()
         yield from self._hands()
         yield from self._ring()
+        yield from self._running()
+        yield from self._locks()
+        yield from self._waiting()
 
     def _types(self) -> Iterator[str]:
         for name, stored in self.keys.items():
-            kind = "zset" if _LANE.fullmatch(name) else "set" if _HAND.fullmatch(name) else TYPES.get(name, stored.kind)
+            shape = next((shape for shape in _SHAPES if shape.fullmatch(name)), None)
+            kind = _SHAPES[shape] if shape else TYPES.get(name, stored.kind)
             if kind != stored.kind:
                 yield f"{name} is a {stored.kind}, not a {kind}"
-            if name not in TYPES and not any(shape.fullmatch(name) for shape in (_LANE, _JOB, _HAND)):
+            if name not in TYPES and not shape and not _JOB.fullmatch(name):
                 yield f"{name} is no key of a queue"
-            if stored.ttl_ms >= 0 and not _JOB.fullmatch(name):
+            if stored.ttl_ms >= 0 and (name in TYPES or shape in _FOR_EVER):
                 yield f"{name} will expire in {stored.ttl_ms} ms"
+            if stored.ttl_ms < 0 and shape and shape not in _FOR_EVER:
+                yield f"{name} would stay for ever"
         if "wake" in self.keys and len(self.keys["wake"].value) > 1:
             yield f"wake holds {len(self.keys['wake'].value)} wake-ups, not one"
 
     def _rows(self) -> Iterator[str]:
         for job_id, why in self.unreadable.items():
             yield f"{job_id} has a row that can't be read: {why}"
-        for job_id in self.places.keys() - self.rows.keys() - self.unreadable.keys():
+        for job_id in self.places.keys() - self.rows.keys() - self.aliases.keys() - self.unreadable.keys():
             yield f"{job_id} is in {' and '.join(self.places[job_id])} but has no row"
+        for job_id in self.aliases:
+            yield from _lean(job_id, "an alias", self.places.get(job_id, []), self.keys[f"job:{job_id}"].ttl_ms)
         for job_id, row in self.rows.items():
             places, ttl_ms = self.places.get(job_id, []), self.keys[f"job:{job_id}"].ttl_ms
             if isinstance(row, Done):
-                yield from _done(job_id, places, ttl_ms)
+                yield from _lean(job_id, "done", places, ttl_ms)
             else:
                 yield from self._live(row, places, ttl_ms)
 
@@ -190,18 +227,57 @@ class _Queue:
                 yield f"{job_id} is held by {holder}, whose hand lacks it"
 
     def _ring(self) -> Iterator[str]:
-        ring = self._zset("lanes")
-        for lane in ring.keys() - self.lanes.keys():
+        ring, held, limits = self._zset("lanes"), self._zset("held"), self._hash("limits")
+        for lane in (ring | held).keys() - self.lanes.keys():
             yield f"lane {lane!r} has a turn and no jobs"
-        for lane in self.lanes.keys() - ring.keys():
+        for lane in self.lanes.keys() - ring.keys() - held.keys():
             yield f"lane {lane!r} has {len(self.lanes[lane])} jobs and no turn: {', '.join(list(self.lanes[lane])[:3])}"
+        for lane in ring.keys() & held.keys():
+            yield f"lane {lane!r} has a turn and is held"
+        for lane in ring:
+            if f"paused:{lane}" in limits:
+                yield f"lane {lane!r} has a turn and is paused"
+        if bool(limits) != ("flow" in self._hash("meta")):
+            yield f"meta {'lacks' if limits else 'has'} flow, with {len(limits)} limits"
+        for field in limits:
+            if field.startswith("bucket:") and field.replace("bucket", "rate", 1) not in limits:
+                yield f"limits has {field} and no rate for it"
+
+    def _running(self) -> Iterator[str]:
+        for lane, ids in self._named(_RUNNING):
+            if f"concurrency:{lane}" not in self._hash("limits"):
+                yield f"lane {lane!r} counts what runs and has no limit"
+            for job_id in ids:
+                row = self.rows.get(job_id)
+                if not (isinstance(row, Row) and row.state is State.ACTIVE and row.lane == lane):
+                    yield f"{job_id} counts as running in lane {lane!r}, and is not active there"
+
+    def _locks(self) -> Iterator[str]:
+        for key, holder in self._named(_LOCK):
+            row = self.rows.get(holder.decode())
+            lives = isinstance(row, Row) and row.state is not State.DEAD
+            if not lives and self.keys[f"unique:{key}"].ttl_ms > _LONGEST_TTL_MS:
+                yield f"unique:{key} is held by {holder.decode()}, which does not live"
+
+    def _waiting(self) -> Iterator[str]:
+        over = {group_id: len(members) for group_id, members in self._named(_GROUP)}
+        for job_id, due in self._zset("scheduled").items():
+            if due != math.inf:
+                continue
+            row = self.rows.get(job_id)
+            after = row.extras.get("after") if isinstance(row, Row) else None
+            if not after:
+                yield f"{job_id} is scheduled for no time and waits for no group"
+            elif not after.get("far") and over.get(after["group"], 0) >= after["size"]:
+                yield f"{job_id} still waits for a group that is over"
 
 
-def _done(job_id: str, places: list[str], ttl_ms: int) -> Iterator[str]:
+def _lean(job_id: str, what: str, places: list[str], ttl_ms: int) -> Iterator[str]:
+    """What is wrong with the string that stays of a job which is not live."""
     if places:
-        yield f"{job_id} is done, and still in {' and '.join(places)}"
+        yield f"{job_id} is {what}, and still in {' and '.join(places)}"
     if ttl_ms < 0:
-        yield f"{job_id} is done and would stay for ever"
+        yield f"{job_id} is {what} and would stay for ever"
 
 
 def _lane(lane: str) -> str:

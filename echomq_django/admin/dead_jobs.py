@@ -130,6 +130,11 @@ class DeadJobAdmin(DeadJobModelAdmin):
         """Return whether the user may set jobs aside."""
         return request.user.has_perm(DISCARD.permission)
 
+    def get_fieldsets(self, request: HttpRequest, obj: DeadJob | None = None) -> Any:
+        """Return the sections of the page; that of the group only where there is one."""
+        fieldsets = super().get_fieldsets(request, obj)
+        return [*fieldsets, (_("Group"), {"fields": ("group",)})] if obj and obj.group else fieldsets
+
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         """Return the list that leaves large columns out."""
         return DeadJobList

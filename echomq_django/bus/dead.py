@@ -1,9 +1,10 @@
 """Deaths that the database does not have yet, and the way back from death."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from echomq_django.bus.jobs import MAX_BYTES, MAX_ROWS
+from echomq_django.bus.jobs import MAX_BYTES, MAX_ROWS, GroupOf
 from echomq_django.bus.keyspace import check_lane
 from echomq_django.bus.queue import Queue
 from echomq_django.bus.row import Row, State, pack_max_stalled, parse
@@ -24,7 +25,10 @@ class Dead:
 
 @dataclass(frozen=True, slots=True)
 class Revival:
-    """All that is needed to give a job a new life, also when the server has lost everything."""
+    """All that is needed to give a job a new life, also when the server has lost everything.
+
+    A new life has no expiry and no unique key: an operator wants it to run.
+    """
 
     job_id: str
     death_key: str
@@ -36,6 +40,7 @@ class Revival:
     attempts: int
     deaths: int
     enqueued_at: int
+    group: GroupOf | None = None
     via_outbox: bool = True
 
 
@@ -59,7 +64,7 @@ def forget(queue: Queue, deaths: Sequence[tuple[str, str]]) -> list[bool]:
 def requeue(queue: Queue, revival: Revival) -> bool:
     """Give a dead job a new life with new budgets; False if it lives, is done, or died once more since."""
     keys = queue.keys
-    names = [keys.pending, keys.lanes, keys.dead, keys.meta, keys.wake, keys.events, keys.job(revival.job_id)]
+    names = [keys.pending, keys.lanes, keys.held, keys.limits, keys.dead, keys.meta, keys.wake, keys.events]
     args = [
         keys.base,
         revival.job_id,
@@ -72,9 +77,10 @@ def requeue(queue: Queue, revival: Revival) -> bool:
         revival.attempts,
         revival.deaths,
         revival.enqueued_at,
+        json.dumps({"group": revival.group}, separators=(",", ":")) if revival.group else "",
         revival.body,
     ]
-    return bool(queue.run(_REQUEUE, names, args))
+    return bool(queue.run(_REQUEUE, [*names, keys.job(revival.job_id)], args))
 
 
 def _death(job_id: str, died_at: int, raw: bytes | None) -> Dead:

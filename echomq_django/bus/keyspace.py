@@ -57,8 +57,28 @@ class Keyspace:
         return self.base + "dead"
 
     @cached_property
+    def held(self) -> str:
+        """ZSET: lane -> when it may be served again; lanes with work that a limit or a pause holds back."""
+        return self.base + "held"
+
+    @cached_property
+    def limits(self) -> str:
+        """HASH: limits, weights and pauses of the queue and its lanes."""
+        return self.base + "limits"
+
+    @cached_property
+    def slots(self) -> str:
+        """HASH: schedule -> the last slot that was fired."""
+        return self.base + "slots"
+
+    @cached_property
+    def handoff(self) -> str:
+        """LIST: parcels of jobs that follow in another queue."""
+        return self.base + "handoff"
+
+    @cached_property
     def meta(self) -> str:
-        """HASH: protocol, last_pass."""
+        """HASH: protocol, flow, paused, and what the passes of recovery know."""
         return self.base + "meta"
 
     @cached_property
@@ -78,6 +98,18 @@ class Keyspace:
     def job(self, job_id: str) -> str:
         """Return the key of a job's row."""
         return f"{self.base}job:{ids.check(job_id)}"
+
+    def progress(self, job_id: str) -> str:
+        """Return the STRING that says how far a job is."""
+        return f"{self.base}progress:{ids.check(job_id)}"
+
+    def log(self, job_id: str) -> str:
+        """Return the LIST of the last lines that a job wrote."""
+        return f"{self.base}log:{ids.check(job_id)}"
+
+    def group(self, group_id: str) -> str:
+        """Return the SET of the members of a group that have not ended well."""
+        return f"{self.base}group:{ids.check(group_id)}"
 
     def hand(self, holder: str) -> str:
         """Return the SET of the jobs that `holder` has in its hands."""

@@ -1,5 +1,6 @@
 """One queue on one server: its keys, and the single place where a script is run and a server's error gets a type."""
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -57,7 +58,11 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many jobs of a queue are where; `next_due_ms` is None when nothing is scheduled."""
+    """How many jobs of a queue are where; `next_due_ms` is None when nothing is scheduled.
+
+    `held` of the pending ones are in lanes that a limit or a pause keeps waiting. `paused` is None or who paused the
+    queue, when and why. `forgotten_early` counts results that made room for others.
+    """
 
     pending: int
     scheduled: int
@@ -66,6 +71,9 @@ class Counts:
     dead: int
     next_due_ms: int | None
     lanes_not_counted: int
+    held: int = 0
+    paused: dict[str, Any] | None = None
+    forgotten_early: int = 0
 
 
 def open_queue(queue: Queue, lease_ms: int) -> None:
@@ -76,12 +84,12 @@ def open_queue(queue: Queue, lease_ms: int) -> None:
 def count(queue: Queue) -> Counts:
     """Return the counts of `queue` in one round trip; lanes beyond the first 1,000 are left out and said so."""
     keys = queue.keys
-    pending, scheduled, active, suspect, dead, due, rest = queue.run(
-        _COUNT,
-        [keys.pending, keys.lanes, keys.active, keys.scheduled, keys.suspect, keys.dead],
-        [keys.base, _LANES_COUNTED],
-    )
-    return Counts(pending, scheduled, active, suspect, dead, None if due < 0 else due, rest)
+    names = [keys.pending, keys.lanes, keys.held, keys.active, keys.scheduled, keys.suspect, keys.dead, keys.meta]
+    reply = queue.run(_COUNT, names, [keys.base, _LANES_COUNTED])
+    pending, scheduled, active, suspect, dead, due, rest, held, paused, forgotten = reply
+    due = None if due < 0 else due
+    told = json.loads(paused) if paused else None
+    return Counts(pending, scheduled, active, suspect, dead, due, rest, held, told, forgotten)
 
 
 @contextmanager

@@ -35,19 +35,23 @@ class Recovered:
 def recover(queue: Queue, *, beat_ms: int = 1000, limit: int = MAX_ROWS) -> Recovered:
     """Take back expired leases; after an outage or a step of the clock, only when holders had time to renew."""
     keys = queue.keys
-    names = [keys.active, keys.pending, keys.lanes, keys.suspect, keys.dead, keys.meta, keys.wake, keys.events]
+    names = [keys.active, keys.pending, keys.lanes, keys.held, keys.limits]
+    names += [keys.suspect, keys.dead, keys.meta, keys.wake, keys.events]
     reply = queue.run(_RECOVER, names, [keys.base, beat_ms, min(limit, MAX_ROWS)])
     again, grace_ms, stalled, died, unstarted, *waiting = reply
     return Recovered(_text(stalled), _text(died), _text(unstarted), [], bool(again), grace_ms, *waiting)
 
 
-def abandon(queue: Queue, holder: str, running: Iterable[tuple[str, int]]) -> Recovered:
-    """Take back at once what a dead `holder` had; `running` (id, fence) is what it was doing."""
+def abandon(queue: Queue, holder: str, running: Iterable[tuple[str, int]], *, shared: bool = False) -> Recovered:
+    """Take back at once what a dead `holder` had; `running` (id, fence) is what it was doing.
+
+    `shared` says that it was running jobs of other queues too, so that nobody knows which of them killed it.
+    """
     keys = queue.keys
-    names = [keys.active, keys.hand(holder), keys.pending, keys.lanes, keys.suspect, keys.dead]
-    names += [keys.wake, keys.events, keys.meta]
+    names = [keys.active, keys.hand(holder), keys.pending, keys.lanes, keys.held, keys.limits]
+    names += [keys.suspect, keys.dead, keys.meta, keys.wake, keys.events]
     args: list[Any] = [value for pair in running for value in pair]
-    stalled, died, suspect, unstarted = queue.run(_ABANDON, names, [keys.base, holder, *args])
+    stalled, died, suspect, unstarted = queue.run(_ABANDON, names, [keys.base, holder, int(shared), *args])
     ids = (_text(stalled), _text(died), _text(unstarted), _text(suspect))
     return Recovered(*ids, suspects=len(suspect), deaths=len(died))
 

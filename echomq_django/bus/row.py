@@ -3,14 +3,18 @@
 The layout is `lua/lib/row.lua`'s; `docs/explanation/job-row` tells why it looks like this.
 """
 
+import json
 from dataclasses import dataclass, field
 from enum import StrEnum
 from struct import Struct
 from struct import error as StructError
+from typing import Any
 
 _IS, _STANDS, _LIFE = Struct("<BBHIIdB"), Struct("<cBd"), Struct("<IHHHdd8s40s")
-_DONE = Struct("<BcddffH")
-_ROW_VERSION, _DONE_VERSION = 1, 129
+_DONE, _SIZE = Struct("<BcddffH"), Struct("<H")
+_ROW_VERSION, _DONE_VERSION, _ALIAS_VERSION = 1, 129, 130
+_LIVE = (b"s", b"p", b"a", b"u", b"d")
+_STARTED, _VIA_OUTBOX, _CANCELLED, _EXTRAS = 1, 2, 4, 8
 _UNBOUNDED = 65535
 _NO_NONCE = bytes(8)
 
@@ -24,6 +28,7 @@ class State(StrEnum):
     SUSPECT = "u"
     DEAD = "d"
     COMPLETED = "c"
+    CANCELLED = "x"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,8 @@ class Row:
     body: bytes
     started: bool = False
     via_outbox: bool = False
+    cancelled: bool = False
+    extras: dict[str, Any] = field(default_factory=dict)
     attempts: int = 0
     failures: int = 0
     stalled: int = 0
@@ -90,7 +97,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What stays of a completed job until it expires. Instants are server milliseconds; `value` is JSON."""
+    """What stays of a job that ended until it expires. Instants are server milliseconds; `value` is JSON."""
 
     job_id: str
     task: str
@@ -101,11 +108,17 @@ class Done:
     enqueued_at: int
     started_at: int
     finished_at: int
+    state: State = State.COMPLETED
 
     @staticmethod
     def pack_result(task: str, holder: str, value: bytes) -> bytes:
         """Return the bytes that the script puts behind its own part."""
         return b"\0".join((task.encode(), holder.encode(), value))
+
+
+def alias_of(raw: bytes) -> str | None:
+    """Return the id of the job that a row stands for, if it is only an alias: a job that was merged into another."""
+    return raw[1:].decode() if raw[:1] == bytes([_ALIAS_VERSION]) else None
 
 
 def parse(job_id: str, raw: bytes) -> Row | Done:
@@ -122,19 +135,27 @@ def _parse_row(job_id: str, raw: bytes) -> Row:
     _, priority, max_stalled, lease_ms, size, enqueued_at, lane_size = _IS.unpack_from(raw)
     at = _IS.size + lane_size
     state, flags, order = _STANDS.unpack_from(raw, at + size)
+    if state not in _LIVE:
+        raise ValueError(f"no live job is in the state {state!r}")
     row = Row(
         job_id=job_id,
         state=State(state.decode()),
         lane=raw[_IS.size : at].decode(errors="backslashreplace"),
         priority=priority - 100,
-        max_stalled=None if max_stalled == _UNBOUNDED else max_stalled,
+        max_stalled=unpack_max_stalled(max_stalled),
         lease_ms=lease_ms,
         enqueued_at=int(enqueued_at),
         order=int(order),
         body=raw[at : at + size],
-        started=bool(flags & 1),
-        via_outbox=bool(flags & 2),
+        started=bool(flags & _STARTED),
+        via_outbox=bool(flags & _VIA_OUTBOX),
+        cancelled=bool(flags & _CANCELLED),
     )
+    if flags & _EXTRAS:
+        end = _SIZE.size + _SIZE.unpack_from(row.body)[0]
+        if end > len(row.body):
+            raise ValueError("its extras are longer than its body")
+        row.extras, row.body = json.loads(row.body[_SIZE.size : end]), row.body[end:]
     at += size + _STANDS.size
     if len(raw) >= at + _LIFE.size:
         row.attempts, row.failures, row.stalled, row.deaths, *lease = _LIFE.unpack_from(raw, at)
@@ -145,13 +166,19 @@ def _parse_row(job_id: str, raw: bytes) -> Row:
 
 
 def _parse_done(job_id: str, raw: bytes) -> Done:
-    _, _, fence, enqueued_at, waited, ran, attempts = _DONE.unpack_from(raw)
+    _, state, fence, enqueued_at, waited, ran, attempts = _DONE.unpack_from(raw)
     task, holder, value = raw[_DONE.size :].split(b"\0", 2)
     started_at = int(enqueued_at + waited)
     instants = (int(enqueued_at), started_at, started_at + int(ran))
-    return Done(job_id, task.decode(), holder.decode(), value, attempts, int(fence), *instants)
+    facts = (task.decode(), holder.decode(), value, attempts, int(fence))
+    return Done(job_id, *facts, *instants, State(state.decode()))
 
 
 def pack_max_stalled(max_stalled: int | None) -> int:
     """Return how the server writes a bound on stalls."""
     return _UNBOUNDED if max_stalled is None else max_stalled
+
+
+def unpack_max_stalled(number: int) -> int | None:
+    """Return the bound on stalls that the server writes as `number`."""
+    return None if number == _UNBOUNDED else number

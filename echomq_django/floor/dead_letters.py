@@ -50,9 +50,11 @@ def requeue(dead: Iterable[int], by: str) -> int:
 
 
 def discard(dead: Iterable[int], by: str, reason: str = "") -> int:
-    """Set dead jobs aside for good and return how many changed; their rows stay."""
-    rows = [row for chunk in _chunks(dead) for row in _discard(chunk, by, reason)]
+    """Set dead jobs aside for good and return how many changed; their rows stay, and their groups wait no longer."""
+    chunks = [_discard(chunk, by, reason) for chunk in _chunks(dead)]
+    rows, leaves = [row for some, _ in chunks for row in some], [leave for _, some in chunks for leave in some]
     transaction.on_commit(partial(_forget, rows), using=database.alias(), robust=True)
+    transaction.on_commit(partial(outbox.push, leaves), using=database.alias(), robust=True)
     return len(rows)
 
 
@@ -99,16 +101,16 @@ def _requeue(pks: Sequence[int], by: str) -> list[outbox.Parked]:
         return outbox.park_revivals(rows)
 
 
-def _discard(pks: Sequence[int], by: str, reason: str) -> list[DeadJob]:
+def _discard(pks: Sequence[int], by: str, reason: str) -> tuple[list[DeadJob], list[outbox.Parked]]:
     with transaction.atomic(using=database.alias()):
-        rows = list(_still_dead(pks).only("job_id", "death_key", "backend", "queue"))
+        rows = list(_still_dead(pks).only("job_id", "death_key", "backend", "queue", "lease_ms", "group"))
         _still_dead([row.pk for row in rows]).update(
             state=DeadJob.State.DISCARDED,
             discarded_at=timezone.now(),
             discarded_by=display.shortened(by, 255),
             discard_reason=display.shortened(reason, display.MESSAGE_LIMIT),
         )
-    return rows
+        return rows, outbox.park_leaves(rows)
 
 
 def _still_dead(pks: Sequence[int]) -> models.QuerySet[DeadJob]:

@@ -5,13 +5,14 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import cast
 
 from django.db import models, transaction
 from django.utils import timezone
 
-from echomq_django.bus import dead, jobs
+from echomq_django.bus import dead, groups, jobs
 from echomq_django.bus.dead import Revival
-from echomq_django.bus.jobs import MAX_ROWS, NewJob
+from echomq_django.bus.jobs import MAX_ROWS, Extras, NewJob
 from echomq_django.bus.message import Message
 from echomq_django.connection import Bus, get_bus
 from echomq_django.exceptions import BusFull, BusRefused, BusUnavailable, EchoMQError
@@ -32,6 +33,7 @@ def park(alias: str, queue_name: str, job: NewJob, error: str) -> OutboxJob:
         "max_stalled": job.max_stalled,
         "lease_ms": job.lease_ms,
         "due_at": timezone.now() + timedelta(milliseconds=job.delay_ms) if job.delay_ms else None,
+        "extras": job.extras or {},
         "error": display.shortened(error, display.MESSAGE_LIMIT),
     }
     return database.rows(OutboxJob).get_or_create(job_id=job.job_id, death_key="", defaults=facts)[0]
@@ -49,13 +51,17 @@ class Parked:
 
 def park_revivals(deaths: Iterable[DeadJob]) -> list[Parked]:
     """Keep the way back of `deaths`; it happens in the transaction that calls them requeued."""
-    rows = database.rows(OutboxJob).bulk_create([_revival_of(death) for death in deaths])
-    return [Parked(row.pk, row.job_id, row.backend, row.queue) for row in rows]
+    return _parked(_revival_of(death) for death in deaths)
+
+
+def park_leaves(deaths: Iterable[DeadJob]) -> list[Parked]:
+    """Keep that `deaths` leave their groups; it happens in the transaction that discards them."""
+    return _parked(_leave_of(death) for death in deaths if death.group)
 
 
 def waiting_revivals() -> int:
     """Return how many requeued jobs the server has yet to take."""
-    return database.rows(OutboxJob).exclude(death_key="").count()
+    return database.rows(OutboxJob).exclude(death_key="").exclude(extras__has_key="leaves").count()
 
 
 def push(parked: Iterable[Parked]) -> None:
@@ -106,10 +112,17 @@ def _deliver(bus: Bus, parked: models.QuerySet[OutboxJob]) -> int:
 def _push(bus: Bus, job: OutboxJob) -> None:
     """Hand one job to the server. Saying it again adds nothing while the server remembers the job."""
     queue = bus.queue(job.queue)
-    if not job.death_key:
+    if "leaves" in job.extras:
+        groups.leave(queue, job.extras["leaves"], job.job_id)
+    elif not job.death_key:
         jobs.enqueue(queue, [_new_job(job)])
     elif not dead.requeue(queue, _revival(job)):
         logger.warning("Job %s was requeued, but it lives or has ended already: nothing to do", job.job_id)
+
+
+def _parked(rows: Iterable[OutboxJob]) -> list[Parked]:
+    created = database.rows(OutboxJob).bulk_create(rows)
+    return [Parked(row.pk, row.job_id, row.backend, row.queue) for row in created]
 
 
 def _refused(job: OutboxJob, error: EchoMQError) -> None:
@@ -134,6 +147,19 @@ def _revival_of(death: DeadJob) -> OutboxJob:
         attempts=death.attempts,
         deaths=death.death_no,
         enqueued_at=death.enqueued_at,
+        extras={"group": death.group} if death.group else {},
+    )
+
+
+def _leave_of(death: DeadJob) -> OutboxJob:
+    return OutboxJob(
+        job_id=death.job_id,
+        death_key=death.death_key,
+        backend=death.backend,
+        queue=death.queue,
+        body=b"",
+        lease_ms=death.lease_ms,
+        extras={"leaves": death.group},
     )
 
 
@@ -147,6 +173,7 @@ def _new_job(job: OutboxJob) -> NewJob:
         max_stalled=job.max_stalled,
         lease_ms=job.lease_ms,
         via_outbox=True,
+        extras=cast(Extras, job.extras) or None,
     )
 
 
@@ -162,6 +189,7 @@ def _revival(job: OutboxJob) -> Revival:
         attempts=job.attempts,
         deaths=job.deaths,
         enqueued_at=instants.to_ms(job.enqueued_at or job.created_at),
+        group=job.extras.get("group"),
     )
 
 

@@ -48,6 +48,7 @@ def _readable(queue: Queue, death: Dead, row: Row, message: Message) -> DeadJob:
         payload=message.payload,
         headers=display.json_safe(message.headers),
         options=display.json_safe(message.options),
+        group=display.json_safe(row.extras.get("group")),
         args=args,
         kwargs=kwargs,
         attempts=row.attempts,

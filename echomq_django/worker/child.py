@@ -86,7 +86,7 @@ class Child:
 
     def _announce(self, ended: Ended) -> None:
         self._executor.announce(ended)
-        if self._jobs_left is not None:
+        if self._jobs_left is not None and ended.job is not None:
             self._jobs_left -= 1
             if self._jobs_left <= 0:
                 self._consumer.stopping = True

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable
 from contextvars import Context
 from dataclasses import dataclass
+from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any
 
@@ -12,18 +13,21 @@ from asgiref.sync import sync_to_async
 from django.db import connections, reset_queries
 from django.dispatch import Signal
 
-from echomq_django import results
+from echomq_django import exceptions, results
 from echomq_django.bus import jobs
 from echomq_django.bus.jobs import Completion, Death, Release, Retry
 from echomq_django.bus.message import Message
+from echomq_django.bus.queue import Queue
 from echomq_django.bus.row import Done, Row
 from echomq_django.connection import get_bus
 from echomq_django.context import make_context
 from echomq_django.exceptions import BusUnavailable, UnresolvableTask
 from echomq_django.framework import task_backends, task_finished, task_started
+from echomq_django.middleware import Passage, wrapped
 from echomq_django.payload import decode
 from echomq_django.results import TaskResult
 from echomq_django.signals import somebody_listens
+from echomq_django.steps import next_job
 from echomq_django.tasks import UNSET, Task, TaskOptions, resolve
 from echomq_django.worker.backoff import Backoff, delay_ms
 from echomq_django.worker.board import boottime
@@ -42,14 +46,20 @@ class Job:
     """A row that was made sense of."""
 
     row: Row
-    queue: str
+    queue: Queue
     message: Message
     task: Task[..., Any]
     options: TaskOptions
     args: list[Any]
     kwargs: dict[str, Any]
+    chain: list[Any]
     value: Any = None
     error: BaseException | None = None
+
+    @property
+    def passage(self) -> Passage:
+        """What middleware sees of the job."""
+        return Passage(self.task, self.args, self.kwargs, self.message.headers, self.row.job_id, self.row.attempts)
 
     @property
     def result(self) -> TaskResult[Any, Any]:
@@ -87,11 +97,12 @@ class Executor:
             logger.error("job %s can't be run: %s", held.row.job_id, error)
             return Ended(held, Death(held.row.job_id, held.row.token, describe("unrunnable", error), failures=0))
         try:
-            job.value = Context().run(self._call, job)
+            job.value = Context().run(wrapped, self._alias, job.passage, partial(self._call, job))
+            end = self._completed(job)
         except BaseException as error:  # a handler must not end the thread, whatever it raises
             job.error = error
-            return Ended(held, self._failed(job, error), job)
-        return Ended(held, self._completed(job), job)
+            end = self._failed(job, error)
+        return Ended(held, end, job)
 
     def announce(self, ended: Ended) -> None:
         """Send Django's signal for a job whose life has ended, after the server has accepted it."""
@@ -113,7 +124,8 @@ class Executor:
         message = Message.unpack(held.row.body)
         task = resolve(message.task)
         args, kwargs = decode(message.payload)
-        return Job(held.row, held.queue.name, message, task, task.options.merged(message.options), args, kwargs)
+        chain = message.options.pop("chain", [])
+        return Job(held.row, held.queue, message, task, task.options.merged(message.options), args, kwargs, chain)
 
     def _call(self, job: Job) -> Any:
         task, args = job.task, job.args
@@ -121,7 +133,7 @@ class Executor:
         if result is not None:
             self._send(task_started, result)
         if task.takes_context and result is not None:
-            args = [make_context(result, job.row), *args]
+            args = [make_context(result, job.row, job.queue), *args]
         if iscoroutinefunction(task.func):
             return self._loop.run(_call_async(task.func, args, job.kwargs))
         tend_connections()
@@ -136,23 +148,31 @@ class Executor:
         # A push that was parked may be said twice: its trace outlives the second time.
         ttl_ms = max(round(ttl * 1000), 3_600_000) if job.row.via_outbox else round(ttl * 1000)
         result = Done.pack_result(job.message.task, self._holder, value)
-        return Completion(job.row.job_id, job.row.token, ttl_ms, result)
+        return Completion(job.row.job_id, job.row.token, ttl_ms, result, self._successor(job, value))
+
+    def _successor(self, job: Job, value: bytes) -> bytes:
+        if not job.chain:
+            return b""
+        value_read = json.loads(value or b"null")
+        _, plan, successor = next_job(job.chain, value_read, self._alias, job.message.headers)
+        return successor.parcel(plan.queue)
 
     def _failed(self, job: Job, error: BaseException) -> End:
         row, failures, most = job.row, job.row.failures + 1, self._setting(job, "max_failures")
-        failure = describe("failed", error)
+        failure = describe("discarded" if isinstance(error, exceptions.Discard) else "failed", error)
         what = f"job {row.job_id} ({job.message.task}) failed, {failures} of {most}"
         if failures >= most or not _may_retry(job.options, error):
             logger.error("%s: dead", what, exc_info=error)
             return Death(row.job_id, row.token, failure)
-        delay = _delay(job.options, failures)
+        after = error.after if isinstance(error, exceptions.Retry) else None
+        delay = _delay(job.options, failures) if after is None else max(0, round(after * 1000))
         text = "".join(c if c.isprintable() else " " for c in failure.message[:200])
         logger.warning("%s: %s: %s; again in %.1f s", what, type(error).__name__, text, delay / 1000)
         return Retry(row.job_id, row.token, delay, failure)
 
     def _setting(self, job: Job, name: str) -> Any:
         value = getattr(job.options, name)
-        return getattr(get_bus(self._alias).settings.for_queue(job.queue), name) if value is UNSET else value
+        return getattr(get_bus(self._alias).settings.for_queue(job.queue.name), name) if value is UNSET else value
 
     def _still_held(self, held: Held) -> bool:
         asked = boottime()
@@ -202,6 +222,10 @@ def _to_json(job: Job) -> bytes:
 
 
 def _may_retry(options: TaskOptions, error: BaseException) -> bool:
+    if isinstance(error, exceptions.Retry):
+        return True
+    if isinstance(error, exceptions.Discard):
+        return False
     if options.give_up_on is not UNSET and isinstance(error, options.give_up_on):
         return False
     return options.retry_on is UNSET or isinstance(error, options.retry_on)

@@ -33,7 +33,8 @@ def take_back(process: Process, queues: Sequence[Queue], report: Callable[[Queue
     count = 0
     for index, queue in enumerate(queues):
         running = [] if process.forced else _running(process, index)
-        recovered = recovery.abandon(queue, process.holder, running)
+        shared = any(one.queue != index for one in process.board.running())
+        recovered = recovery.abandon(queue, process.holder, running, shared=shared)
         report(queue, recovered)
         count += sum(map(len, (recovered.stalled, recovered.died, recovered.suspect, recovered.unstarted)))
     return count

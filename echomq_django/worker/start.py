@@ -13,6 +13,7 @@ from echomq_django.worker.backoff import Reconnection
 from echomq_django.worker.board import Board
 from echomq_django.worker.child import Child
 from echomq_django.worker.config import WorkerConfig
+from echomq_django.worker.errands import run_errands
 from echomq_django.worker.keeper import Keeper
 from echomq_django.worker.supervisor import Serve, Supervisor
 
@@ -71,6 +72,7 @@ def _keeper(config: WorkerConfig) -> Serve:
     def serve(holder: str, board: Board, control: int) -> int:
         bus = get_bus(config.alias)
         mirrors = [lambda queue=queue: len(dead_letters.mirror(queue, config.alias)) for queue in bus.queues()]
-        return Keeper(config.alias, [*mirrors, lambda: outbox.relay(bus)], control).run()
+        errands = [lambda queue=queue: run_errands(bus, queue) for queue in bus.queues()]
+        return Keeper(config.alias, [*mirrors, lambda: outbox.relay(bus), *errands], control).run()
 
     return serve

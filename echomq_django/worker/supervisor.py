@@ -9,8 +9,8 @@ import select
 import signal
 from collections.abc import Callable, Sequence
 
+from echomq_django.bus import groups, recovery, schedule
 from echomq_django.bus import queue as queues_
-from echomq_django.bus import recovery, schedule
 from echomq_django.bus.queue import Queue
 from echomq_django.bus.recovery import Recovered
 from echomq_django.exceptions import BusUnavailable
@@ -95,10 +95,11 @@ class Supervisor:
     def _beat(self) -> None:
         passes = [self._recover(queue) for queue in self._queues]
         self._suspects = any(one.suspects for one in passes)
-        if any(one.deaths for one in passes):
+        errands = any(groups.errands(queue, 1) for queue in self._queues)
+        if errands or any(one.deaths for one in passes):
             self._tell_keeper(b"mirror\n")
         waits = [self._promote(queue) for queue in self._queues]
-        if self._config.burst and self._stop_at is None and all(map(_is_drained, self._queues)):
+        if self._config.burst and self._stop_at is None and not errands and all(map(_is_drained, self._queues)):
             logger.info("nothing is left to do")
             self._stop()
         # Put off only by a beat that went through: a tick without one would pass for the server's return.

@@ -1,24 +1,49 @@
 #!lua flags=allow-oom
 -- complete: Ends jobs whose token still holds; the payload goes, one lean string stays for a while.
--- KEYS[1] active    ZSET    id -> lease deadline in ms
--- KEYS[2] hand      SET     ids that the holder has
--- KEYS[3+] row      STRING  one a job
--- ARGV[1+] five a job: id, fence, nonce, time to live (ms, 0 = keep nothing), result (task NUL holder NUL value)
+-- KEYS[1] active     ZSET    id -> lease deadline in ms
+-- KEYS[2] hand       SET     ids that the holder has
+-- KEYS[3] pending    ZSET    id -> order
+-- KEYS[4] lanes      ZSET    lane -> turn
+-- KEYS[5] held       ZSET    lane -> when it may be served again
+-- KEYS[6] limits     HASH    of the queue and its lanes
+-- KEYS[7] scheduled  ZSET    id -> due in ms
+-- KEYS[8] meta       HASH    protocol, flow, results, forgotten_early
+-- KEYS[9] wake       LIST    at most one token
+-- KEYS[10] handoff   LIST    what other queues are to be told
+-- KEYS[11+] row      STRING  one a job
+-- ARGV[1] base       prefix of the queue's keys
+-- ARGV[2] results    kept within one time to live before they are kept for ten seconds only
+-- ARGV[3+] six a job: id, fence, nonce, time to live (ms, 0 = keep nothing), result (task NUL holder NUL value), parcel of
+--   the successor ('' = none)
 -- Returns {1 | 0 | -1, ...}: accepted (also when said again), stale token, no such job
-local active, hand = KEYS[1], KEYS[2]
+local active, hand, pending, lanes, held, limits = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local scheduled, meta, wake, handoff, base = KEYS[7], KEYS[8], KEYS[9], KEYS[10], ARGV[1]
 --- @include clock
+--- @include meta
 --- @include layout
 --- @include row
+--- @include extras
+--- @include new_row
+--- @include order
 --- @include token
+--- @include lanes
+--- @include running
+--- @include wake
+--- @include add
+--- @include follow
+--- @include group
+--- @include let_go
+--- @include done
+--- @include results
 
 local verdicts, ended, rows = {}, {}, {}
-for n = 1, #KEYS - 2 do
-  local id, fence, nonce = ARGV[5 * n - 4], ARGV[5 * n - 3], ARGV[5 * n - 2]
-  local row, why, raw = read_row(KEYS[n + 2])
+for n = 1, #KEYS - 10 do
+  local id, fence, nonce = ARGV[6 * n - 3], ARGV[6 * n - 2], ARGV[6 * n - 1]
+  local row, why, raw = read_row(KEYS[n + 10])
   if holds(row, fence, nonce) then
     verdicts[n], ended[#ended + 1], rows[n] = 1, id, row
   elseif why == 'done' then
-    verdicts[n] = struct.unpack('<d', raw, 3) == tonumber(fence) and 1 or 0
+    verdicts[n] = ended_as(raw, 'c', fence) and 1 or 0
   else
     verdicts[n] = why == 'missing' and -1 or 0
   end
@@ -27,14 +52,17 @@ if #ended == 0 then return verdicts end
 
 redis.call('ZREM', active, unpack(ended))
 redis.call('SREM', hand, unpack(ended))
+local to_run = false
 for n, row in pairs(rows) do
-  local ttl, result = tonumber(ARGV[5 * n - 1]), ARGV[5 * n]
-  if ttl > 0 then
-    local waited, ran = row.claimed_at - row.enqueued_at, now - row.claimed_at
-    redis.call('SET', row.key, struct.pack(DONE, DONE_VERSION, 'c', row.fence, row.enqueued_at, waited, ran,
-      math.min(row.attempts, 65535)) .. result, 'PX', ttl)
-  else
-    redis.call('DEL', row.key)
+  local id, ttl, result, parcel = ARGV[6 * n - 3], tonumber(ARGV[6 * n]), ARGV[6 * n + 1], ARGV[6 * n + 2]
+  if flow then to_run = left_lane(row.lane, id) or to_run end
+  if has(row, EXTRAS) then
+    let_go(row, id)
+    to_run = leave_group(extras_of(row).group, id) or to_run
   end
+  if parcel ~= '' then to_run = follow(parcel) or to_run end
+  write_done(row, 'c', result, kept_for(ttl))
 end
+note_results()
+if to_run or flow then wake_one() end
 return verdicts

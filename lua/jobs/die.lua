@@ -1,26 +1,45 @@
 #!lua flags=allow-oom
 -- die: Gives jobs up; they wait in `dead` until the database has them.
--- KEYS[1] active  ZSET    id -> lease deadline in ms
--- KEYS[2] hand    SET     ids that the holder has
--- KEYS[3] dead    ZSET    id -> time of death in ms
--- KEYS[4] events  STREAM  off the happy path
--- KEYS[5+] row    STRING  one a job
--- ARGV[1+] five a job: id, fence, nonce, failures to count (0 or 1), error (reason NUL class NUL message NUL traceback)
+-- KEYS[1] active   ZSET    id -> lease deadline in ms
+-- KEYS[2] hand     SET     ids that the holder has
+-- KEYS[3] pending  ZSET    id -> order
+-- KEYS[4] lanes    ZSET    lane -> turn
+-- KEYS[5] held     ZSET    lane -> when it may be served again
+-- KEYS[6] limits   HASH    of the queue and its lanes
+-- KEYS[7] dead     ZSET    id -> time of death in ms
+-- KEYS[8] meta     HASH    protocol, flow
+-- KEYS[9] wake     LIST    at most one token
+-- KEYS[10] events  STREAM  off the happy path
+-- KEYS[11+] row    STRING  one a job
+-- ARGV[1] base     prefix of the queue's keys
+-- ARGV[2+] five a job: id, fence, nonce, failures to count (0 or 1), error (reason NUL class NUL message NUL traceback)
 -- Returns {1 | 0 | -1, ...}: accepted (also when said again), stale token, no such job
-local active, hand, dead, events = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local active, hand, pending, lanes, held, limits = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local dead, meta, wake, events, base = KEYS[7], KEYS[8], KEYS[9], KEYS[10], ARGV[1]
 --- @include clock
+--- @include meta
 --- @include layout
 --- @include row
+--- @include extras
 --- @include token
+--- @include lanes
+--- @include running
+--- @include wake
 --- @include event
+--- @include let_go
+--- @include group
+--- @include done
+--- @include cancelled
 
 local verdicts, rows = {}, {}
-for n = 1, #KEYS - 4 do
-  local fence, nonce = ARGV[5 * n - 3], ARGV[5 * n - 2]
-  local row, why = read_row(KEYS[n + 4])
+for n = 1, #KEYS - 10 do
+  local fence, nonce = ARGV[5 * n - 2], ARGV[5 * n - 1]
+  local row, why, raw = read_row(KEYS[n + 10])
   if holds(row, fence, nonce) then
     verdicts[n], rows[n] = 1, row
   elseif row and row.state == 'd' and same_token(row, fence, nonce) then
+    verdicts[n] = 1
+  elseif why == 'done' and ended_as(raw, 'x', fence) then
     verdicts[n] = 1
   else
     verdicts[n] = why == 'missing' and -1 or 0
@@ -29,12 +48,21 @@ end
 redis.call('EXISTS', dead)
 
 for n, row in pairs(rows) do
-  local id, failures, error = ARGV[5 * n - 4], tonumber(ARGV[5 * n - 1]), ARGV[5 * n]
+  local id, failures, error = ARGV[5 * n - 3], tonumber(ARGV[5 * n]), ARGV[5 * n + 1]
   redis.call('ZREM', active, id)
   redis.call('SREM', hand, id)
-  event('died', id, row.fence, string.match(error, '^%Z*'))
-  row.state, row.flags, row.failures, row.deaths = 'd', row.flags - row.flags % 2, row.failures + failures, row.deaths + 1
-  write_row_with_error(row, error)
-  redis.call('ZADD', dead, now, id)
+  left_lane(row.lane, id)
+  if has(row, CANCELLED) then
+    end_cancelled(id, row)
+  else
+    let_go(row, id)
+    event('died', id, row.fence, string.match(error, '^%Z*'))
+    clear_flag(row, STARTED)
+    row.state, row.failures = 'd', math.min(row.failures + failures, 65535)
+    row.deaths = math.min(row.deaths + 1, 65535)
+    write_row_with_error(row, error)
+    redis.call('ZADD', dead, now, id)
+  end
 end
+if next(rows) then wake_one() end
 return verdicts

@@ -22,7 +22,7 @@ for _, id in ipairs(redis.call('SMEMBERS', hand)) do
   if row and row.state == 'a' and row.holder == holder then
     held[#held + 1], held[#held + 2], held[#held + 3] = id, string.format('%.0f', row.fence), row.nonce
     leases[#leases + 1], leases[#leases + 2] = now + row.lease_ms, id
-    if started[id] == row.fence and not has_started(row) then starting[#starting + 1] = row end
+    if started[id] == row.fence and not has(row, STARTED) then starting[#starting + 1] = row end
   else
     strangers[#strangers + 1] = id
   end
@@ -36,7 +36,7 @@ for i = 1, #strangers, 1000 do
   redis.call('SREM', hand, unpack(strangers, i, math.min(i + 999, #strangers)))
 end
 for _, row in ipairs(starting) do
-  row.flags = row.flags + STARTED
+  set_flag(row, STARTED)
   write_row(row)
 end
 return held

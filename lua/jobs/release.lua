@@ -4,32 +4,44 @@
 -- KEYS[2] hand       SET     ids that the holder has
 -- KEYS[3] pending    ZSET    id -> order
 -- KEYS[4] lanes      ZSET    lane -> turn
--- KEYS[5] scheduled  ZSET    id -> due in ms
--- KEYS[6] wake       LIST    at most one token
--- KEYS[7] events     STREAM  off the happy path
--- KEYS[8+] row       STRING  one a job
+-- KEYS[5] held       ZSET    lane -> when it may be served again
+-- KEYS[6] limits     HASH    of the queue and its lanes
+-- KEYS[7] scheduled  ZSET    id -> due in ms
+-- KEYS[8] meta       HASH    protocol, flow
+-- KEYS[9] wake       LIST    at most one token
+-- KEYS[10] events    STREAM  off the happy path
+-- KEYS[11+] row      STRING  one a job
 -- ARGV[1] base       prefix of the queue's keys
 -- ARGV[2+] four a job: id, fence, nonce, delay (ms, 0 = at once)
 -- Returns {1 | 0 | -1, ...}: accepted (also when said again), stale token, no such job
-local active, hand, pending, lanes, scheduled, wake, events, base =
-  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], ARGV[1]
+local active, hand, pending, lanes, held, limits = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local scheduled, meta, wake, events, base = KEYS[7], KEYS[8], KEYS[9], KEYS[10], ARGV[1]
 --- @include clock
+--- @include meta
 --- @include layout
 --- @include row
+--- @include extras
 --- @include order
 --- @include token
 --- @include lanes
+--- @include running
 --- @include wake
 --- @include event
+--- @include let_go
+--- @include group
+--- @include done
+--- @include cancelled
 
 local verdicts, rows = {}, {}
-for n = 1, #KEYS - 7 do
+for n = 1, #KEYS - 10 do
   local fence, nonce = ARGV[4 * n - 1], ARGV[4 * n]
-  local row, why = read_row(KEYS[n + 7])
+  local row, why, raw = read_row(KEYS[n + 10])
   if holds(row, fence, nonce) then
     verdicts[n], rows[n] = 1, row
     redis.call('EXISTS', lane_key(row.lane))
   elseif row and (row.state == 's' or row.state == 'p') and same_token(row, fence, nonce) then
+    verdicts[n] = 1
+  elseif why == 'done' and ended_as(raw, 'x', fence) then
     verdicts[n] = 1
   else
     verdicts[n] = why == 'missing' and -1 or 0
@@ -41,16 +53,21 @@ for n, row in pairs(rows) do
   local id, delay = ARGV[4 * n - 2], tonumber(ARGV[4 * n + 1])
   redis.call('ZREM', active, id)
   redis.call('SREM', hand, id)
-  event('released', id, row.fence, delay)
-  row.flags = row.flags - row.flags % 2
-  if delay > 0 then
-    row.state, row.order = 's', order_of(row.priority, now + delay)
-    redis.call('ZADD', scheduled, now + delay, id)
+  left_lane(row.lane, id)
+  clear_flag(row, STARTED)
+  if has(row, CANCELLED) then
+    end_cancelled(id, row)
   else
-    row.state = 'p'
-    to_lane(row.lane, id, row.order)
+    event('released', id, row.fence, delay)
+    if delay > 0 then
+      row.state, row.order = 's', order_of(row.priority, now + delay)
+      redis.call('ZADD', scheduled, now + delay, id)
+    else
+      row.state = 'p'
+      to_lane(row.lane, id, row.order)
+    end
+    write_row(row)
   end
-  write_row(row)
 end
 
 if next(rows) then wake_one() end

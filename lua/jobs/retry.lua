@@ -2,28 +2,45 @@
 -- retry: Schedules failed jobs again after a back-off, and counts the failure.
 -- KEYS[1] active     ZSET    id -> lease deadline in ms
 -- KEYS[2] hand       SET     ids that the holder has
--- KEYS[3] scheduled  ZSET    id -> due in ms
--- KEYS[4] wake       LIST    at most one token
--- KEYS[5] events     STREAM  off the happy path
--- KEYS[6+] row       STRING  one a job
--- ARGV[1+] five a job: id, fence, nonce, delay (ms), error (reason NUL class NUL message NUL traceback)
+-- KEYS[3] pending    ZSET    id -> order
+-- KEYS[4] lanes      ZSET    lane -> turn
+-- KEYS[5] held       ZSET    lane -> when it may be served again
+-- KEYS[6] limits     HASH    of the queue and its lanes
+-- KEYS[7] scheduled  ZSET    id -> due in ms
+-- KEYS[8] meta       HASH    protocol, flow
+-- KEYS[9] wake       LIST    at most one token
+-- KEYS[10] events    STREAM  off the happy path
+-- KEYS[11+] row      STRING  one a job
+-- ARGV[1] base       prefix of the queue's keys
+-- ARGV[2+] five a job: id, fence, nonce, delay (ms), error (reason NUL class NUL message NUL traceback)
 -- Returns {1 | 0 | -1, ...}: accepted (also when said again), stale token, no such job
-local active, hand, scheduled, wake, events = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local active, hand, pending, lanes, held, limits = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local scheduled, meta, wake, events, base = KEYS[7], KEYS[8], KEYS[9], KEYS[10], ARGV[1]
 --- @include clock
+--- @include meta
 --- @include layout
 --- @include row
+--- @include extras
 --- @include order
 --- @include token
+--- @include lanes
+--- @include running
 --- @include wake
 --- @include event
+--- @include let_go
+--- @include group
+--- @include done
+--- @include cancelled
 
 local verdicts, rows = {}, {}
-for n = 1, #KEYS - 5 do
-  local fence, nonce = ARGV[5 * n - 3], ARGV[5 * n - 2]
-  local row, why = read_row(KEYS[n + 5])
+for n = 1, #KEYS - 10 do
+  local fence, nonce = ARGV[5 * n - 2], ARGV[5 * n - 1]
+  local row, why, raw = read_row(KEYS[n + 10])
   if holds(row, fence, nonce) then
     verdicts[n], rows[n] = 1, row
   elseif row and (row.state == 's' or row.state == 'p') and same_token(row, fence, nonce) then
+    verdicts[n] = 1
+  elseif why == 'done' and ended_as(raw, 'x', fence) then
     verdicts[n] = 1
   else
     verdicts[n] = why == 'missing' and -1 or 0
@@ -31,16 +48,23 @@ for n = 1, #KEYS - 5 do
 end
 local first_due = redis.call('ZRANGE', scheduled, 0, 0)[1]
 
+local to_run = false
 for n, row in pairs(rows) do
-  local id, delay, error = ARGV[5 * n - 4], math.max(0, tonumber(ARGV[5 * n - 1])), ARGV[5 * n]
+  local id, delay, error = ARGV[5 * n - 3], math.max(0, tonumber(ARGV[5 * n])), ARGV[5 * n + 1]
   redis.call('ZREM', active, id)
   redis.call('SREM', hand, id)
-  event('retried', id, row.fence, delay)
-  row.state, row.flags, row.failures = 's', row.flags - row.flags % 2, math.min(row.failures + 1, 65535)
-  row.order = order_of(row.priority, now + delay)
-  write_row_with_error(row, error)
-  redis.call('ZADD', scheduled, now + delay, id)
+  to_run = left_lane(row.lane, id) or to_run
+  if has(row, CANCELLED) then
+    end_cancelled(id, row)
+  else
+    event('retried', id, row.fence, delay)
+    clear_flag(row, STARTED)
+    row.state, row.failures = 's', math.min(row.failures + 1, 65535)
+    row.order = order_of(row.priority, now + delay)
+    write_row_with_error(row, error)
+    redis.call('ZADD', scheduled, now + delay, id)
+  end
 end
 
-if redis.call('ZRANGE', scheduled, 0, 0)[1] ~= first_due then wake_one() end
+if to_run or flow or redis.call('ZRANGE', scheduled, 0, 0)[1] ~= first_due then wake_one() end
 return verdicts

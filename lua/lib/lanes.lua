@@ -1,4 +1,5 @@
--- Puts jobs into the lane they belong to and the lane into the ring. Needs `base`, `pending`, `lanes`.
+-- Puts jobs into the lane they belong to and the lane into the ring, or beside it while it may not be served.
+-- Needs `base`, `pending`, `lanes`, `held`, `limits` and `flow`.
 local function lane_key(lane)
   return lane == '' and pending or base .. 'g:' .. lane .. ':pending'
 end
@@ -7,14 +8,23 @@ local function last_turn()
   return tonumber(redis.call('ZREVRANGE', lanes, 0, 0, 'WITHSCORES')[2] or 0)
 end
 
-local function to_lane(lane, id, order)
-  local key = lane_key(lane)
-  if not redis.call('ZSCORE', lanes, lane) then redis.call('ZADD', lanes, last_turn() + 1, lane) end
-  redis.call('ZADD', key, order, id)
+local function to_ring(lane)
+  if flow and redis.call('HEXISTS', limits, 'paused:' .. lane) == 1 then
+    redis.call('ZADD', held, 'inf', lane)
+  else
+    redis.call('ZADD', lanes, last_turn() + 1, lane)
+  end
 end
 
-local function out_of_lane(lane, id)
-  local key = lane_key(lane)
-  redis.call('ZREM', key, id)
-  if redis.call('EXISTS', key) == 0 then redis.call('ZREM', lanes, lane) end
+local function to_lane(lane, id, order)
+  local served = redis.call('ZSCORE', lanes, lane) or flow and redis.call('ZSCORE', held, lane)
+  if not served then to_ring(lane) end
+  redis.call('ZADD', lane_key(lane), order, id)
+end
+
+local function drop_empty(lane)
+  if redis.call('EXISTS', lane_key(lane)) == 1 then return false end
+  redis.call('ZREM', lanes, lane)
+  if flow then redis.call('ZREM', held, lane) end
+  return true
 end

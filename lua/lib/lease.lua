@@ -4,7 +4,8 @@ local function lease(ids, rows, holder, nonce, starting)
   local leases, leased = {}, {}
   for n, id in ipairs(ids) do
     local row = rows[n]
-    row.state, row.flags = 'a', n <= starting and STARTED + (row.flags - row.flags % 2) or row.flags - row.flags % 2
+    row.state = 'a'
+    if n <= starting then set_flag(row, STARTED) else clear_flag(row, STARTED) end
     row.attempts, row.claimed_at, row.holder = row.attempts + 1, now, holder
     row.fence, row.nonce = math.max(row.fence + 1, now_us), nonce
     leases[2 * n - 1], leases[2 * n] = now + row.lease_ms, id

@@ -1,15 +1,38 @@
 -- Reading and writing rows. Needs the fragment `layout`.
+local function has(row, flag)
+  return bit.band(row.flags, flag) ~= 0
+end
+
+local function set_flag(row, flag)
+  row.flags = bit.bor(row.flags, flag)
+end
+
+local function clear_flag(row, flag)
+  row.flags = bit.band(row.flags, bit.bnot(flag))
+end
+
 -- False also for NaN: a score or a fence made of such a number would stop a script half-way.
 local function is_exact(number)
   return number >= 0 and number <= 9007199254740992
 end
 
--- Returns the row below `key`, or nil and why there is none: 'missing', 'corrupt', 'done' or 'newer'.
+-- Returns the extras of a row that has some, or nil if they are damaged.
+local function read_extras(row)
+  local from = IS_SIZE + #row.lane + 2
+  local to = from + struct.unpack('<H', row.raw, from - 1)
+  local read, extras = pcall(cjson.decode, string.sub(row.raw, from + 1, to))
+  return to <= row.at and read and type(extras) == 'table' and extras or nil
+end
+
+-- Returns the row below `key`, or nil and why there is none: 'missing', 'corrupt', 'done', 'alias' or
+-- 'newer'.
 local function read_row(key)
   local raw = redis.pcall('GET', key)
   if raw == false then return nil, 'missing' end
-  if type(raw) ~= 'string' or #raw < IS_SIZE + STANDS_SIZE then return nil, 'corrupt' end
+  if type(raw) ~= 'string' then return nil, 'corrupt' end
   local version = string.byte(raw)
+  if version == ALIAS_VERSION then return nil, 'alias', raw end
+  if #raw < IS_SIZE + STANDS_SIZE then return nil, 'corrupt' end
   if version == DONE_VERSION then return nil, 'done', raw end
   if version ~= ROW_VERSION then return nil, 'newer' end
   local row = { key = key, raw = raw }
@@ -21,6 +44,10 @@ local function read_row(key)
   row.state, row.flags, row.order = struct.unpack(STANDS, raw, row.at + 1)
   if not (string.find('spaud', row.state, 1, true) and is_exact(row.order) and is_exact(row.enqueued_at)) then
     return nil, 'corrupt'
+  end
+  if has(row, EXTRAS) then
+    row.extras = read_extras(row)
+    if not row.extras then return nil, 'corrupt' end
   end
   if #raw < row.at + STANDS_SIZE + LIFE_SIZE then
     row.attempts, row.failures, row.stalled, row.deaths = 0, 0, 0, 0
@@ -53,8 +80,4 @@ end
 -- Writes the row anew with `error` (reason NUL class NUL message NUL traceback) behind it.
 local function write_row_with_error(row, error)
   redis.call('SET', row.key, string.sub(row.raw, 1, row.at) .. pack_changing(row) .. error)
-end
-
-local function has_started(row)
-  return row.flags % 2 == STARTED
 end

@@ -1,13 +1,15 @@
--- Takes jobs out of hands that lost them. Needs `base`, `active`, `suspect`, `dead`, `events` and the fragments
--- `row`, `lanes`, `event`. A nonce that is wiped can never finish the job again.
+-- Takes jobs out of hands that lost them. Needs `now`, `base`, `active`, `suspect`, `dead`, `events` and the fragments
+-- `row`, `lanes`, `running`, `event`, `let_go`, `cancelled`. A nonce that is wiped can never finish the job again.
 local function take_back(id, row)
   redis.call('ZREM', active, id)
   redis.call('SREM', base .. 'hand:' .. row.holder, id)
-  row.flags = row.flags - row.flags % 2
+  left_lane(row.lane, id)
+  clear_flag(row, STARTED)
 end
 
 local function hand_back(id, row, kind)
   take_back(id, row)
+  if has(row, CANCELLED) then return end_cancelled(id, row) end
   event(kind, id, row.fence, row.holder)
   row.state, row.nonce = 'p', NO_NONCE
   write_row(row)
@@ -16,6 +18,7 @@ end
 
 local function to_suspects(id, row, kind)
   take_back(id, row)
+  if has(row, CANCELLED) then return end_cancelled(id, row) end
   event(kind, id, row.fence, row.holder)
   row.state, row.nonce = 'u', NO_NONCE
   write_row(row)
@@ -30,13 +33,14 @@ local function stall(id, row)
     hand_back(id, row, 'stalled')
     return 'stalled'
   end
-  if row.stalled < row.max_stalled then
+  if row.stalled < row.max_stalled or has(row, CANCELLED) then
     to_suspects(id, row, 'stalled')
     return 'stalled'
   end
   take_back(id, row)
+  let_go(row, id)
   event('died', id, row.fence, 'stalled')
-  row.state, row.deaths = 'd', row.deaths + 1
+  row.state, row.deaths = 'd', math.min(row.deaths + 1, 65535)
   local behind = string.sub(row.raw, row.at + STANDS_SIZE + LIFE_SIZE + 1)
   write_row_with_error(row, 'stalled' .. (string.match(behind, '%z.*') or '\0\0\0'))
   redis.call('ZADD', dead, now, id)

@@ -4,6 +4,7 @@
 -- ARGV[1] lease     ms
 -- Returns 1
 local meta = KEYS[1]
+--- @include meta
 --- @include protocol
 
 redis.call('HSET', meta, 'protocol', PROTOCOL, 'lease_ms', ARGV[1])

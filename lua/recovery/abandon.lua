@@ -4,34 +4,44 @@
 -- KEYS[2] hand     SET     ids that the holder had
 -- KEYS[3] pending  ZSET    id -> order
 -- KEYS[4] lanes    ZSET    lane -> turn
--- KEYS[5] suspect  ZSET    id -> order
--- KEYS[6] dead     ZSET    id -> time of death in ms
--- KEYS[7] wake     LIST    at most one token
--- KEYS[8] events   STREAM  off the happy path
--- KEYS[9] meta     HASH    protocol
+-- KEYS[5] held     ZSET    lane -> when it may be served again
+-- KEYS[6] limits   HASH    of the queue and its lanes
+-- KEYS[7] suspect  ZSET    id -> order
+-- KEYS[8] dead     ZSET    id -> time of death in ms
+-- KEYS[9] meta     HASH    protocol, flow
+-- KEYS[10] wake    LIST    at most one token
+-- KEYS[11] events  STREAM  off the happy path
 -- ARGV[1] base     prefix of the queue's keys
 -- ARGV[2] holder   1 to 40 characters
--- ARGV[3+] two a job that it was running: id, fence
+-- ARGV[3] shared  1: it was running jobs of other queues too
+-- ARGV[4+] two a job that it was running: id, fence
 -- Returns {{stalled id, ...}, {died id, ...}, {suspect id, ...}, {id that had not started, ...}}
-local active, hand, pending, lanes, suspect, dead, wake, events, meta =
-  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local active, hand, pending, lanes, held, limits = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local suspect, dead, meta, wake, events = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local base, holder = ARGV[1], ARGV[2]
 --- @include clock
+--- @include meta
 --- @include protocol
 --- @include layout
 --- @include row
+--- @include extras
 --- @include lanes
+--- @include running
 --- @include wake
 --- @include event
+--- @include let_go
+--- @include group
+--- @include done
+--- @include cancelled
 --- @include unlease
 
 -- A job may run twice here, under a lease that was lost and under its present one.
 local running = {}
-for i = 3, #ARGV, 2 do
+for i = 4, #ARGV, 2 do
   running[ARGV[i]] = math.max(running[ARGV[i]] or 0, tonumber(ARGV[i + 1]))
 end
 
-local ids, rows, started = {}, {}, 0
+local ids, rows, started = {}, {}, tonumber(ARGV[3])
 for _, id in ipairs(redis.call('SMEMBERS', hand)) do
   local row = read_row(base .. 'job:' .. id)
   if row and row.state == 'a' and row.holder == holder then
@@ -57,5 +67,5 @@ for n, id in ipairs(ids) do
 end
 redis.call('DEL', hand)
 
-if #taken.stalled + #taken.suspect + #taken.unstarted > 0 then wake_one() end
+if #taken.stalled + #taken.suspect + #taken.unstarted > 0 or flow and #taken.died > 0 then wake_one() end
 return { taken.stalled, taken.died, taken.suspect, taken.unstarted }

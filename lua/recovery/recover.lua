@@ -3,32 +3,41 @@
 -- KEYS[1] active   ZSET    id -> lease deadline in ms
 -- KEYS[2] pending  ZSET    id -> order
 -- KEYS[3] lanes    ZSET    lane -> turn
--- KEYS[4] suspect  ZSET    id -> order
--- KEYS[5] dead     ZSET    id -> time of death in ms
--- KEYS[6] meta     HASH    protocol, lease_ms, last_pass, gap_at, clamp
--- KEYS[7] wake     LIST    at most one token
--- KEYS[8] events   STREAM  off the happy path
+-- KEYS[4] held     ZSET    lane -> when it may be served again
+-- KEYS[5] limits   HASH    of the queue and its lanes
+-- KEYS[6] suspect  ZSET    id -> order
+-- KEYS[7] dead     ZSET    id -> time of death in ms
+-- KEYS[8] meta     HASH    protocol, flow, lease_ms, last_pass, gap_at, clamp
+-- KEYS[9] wake     LIST    at most one token
+-- KEYS[10] events  STREAM  off the happy path
 -- ARGV[1] base     prefix of the queue's keys
 -- ARGV[2] beat     ms between two passes
 -- ARGV[3] limit    leases at most
 -- Returns {again (1: the limit was reached), grace left in ms for the default lease, {stalled id, ...}, {died id, ...},
 --   {id that had not started, ...}, suspects, deaths to be mirrored}
-local active, pending, lanes, suspect, dead, meta, wake, events =
-  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local active, pending, lanes, held, limits = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local suspect, dead, meta, wake, events = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local base, beat, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 --- @include clock
+--- @include meta
 --- @include protocol
 --- @include layout
 --- @include row
+--- @include extras
 --- @include lanes
+--- @include running
 --- @include wake
 --- @include event
+--- @include let_go
+--- @include group
+--- @include done
+--- @include cancelled
 --- @include unlease
 
 local RECONNECT_MS = 1000
-local known = redis.call('HMGET', meta, 'lease_ms', 'last_pass', 'gap_at', 'clamp')
-local default_lease = tonumber(known[1] or 30000)
-local last_pass, gap_at, clamp = tonumber(known[2] or 0), tonumber(known[3] or 0), known[4]
+local passes = redis.call('HMGET', meta, 'lease_ms', 'last_pass', 'gap_at', 'clamp')
+local default_lease = tonumber(passes[1] or 30000)
+local last_pass, gap_at, clamp = tonumber(passes[2] or 0), tonumber(passes[3] or 0), passes[4]
 
 -- After an outage, a failover or a step of the clock every lease looks expired: let the holders renew first.
 if now < last_pass or now > last_pass + 3 * beat then
@@ -77,7 +86,7 @@ for n, id in ipairs(expired) do
     redis.call('ZREM', active, id)
     event('lost', id, 0, row and row.state or reasons[n])
   else
-    if has_started(row) then
+    if has(row, STARTED) then
       became = stall(id, row)
     else
       hand_back(id, row, 'unstarted')
@@ -86,7 +95,7 @@ for n, id in ipairs(expired) do
   end
 end
 
-if #taken.stalled + #taken.unstarted > 0 then wake_one() end
+if #taken.stalled + #taken.unstarted > 0 or flow and #taken.died > 0 then wake_one() end
 return {
   #expired == limit and 1 or 0, grace(default_lease), taken.stalled, taken.died, taken.unstarted,
   redis.call('ZCARD', suspect), redis.call('ZCARD', dead),

@@ -1,21 +1,27 @@
 #!lua flags=allow-oom
--- promote: Moves jobs that are due from the schedule to their lanes.
+-- promote: Moves jobs that are due from the schedule to their lanes, and lanes that may be served again into the ring.
 -- KEYS[1] scheduled  ZSET    id -> due in ms
 -- KEYS[2] pending    ZSET    id -> order
 -- KEYS[3] lanes      ZSET    lane -> turn
--- KEYS[4] wake       LIST    at most one token
--- KEYS[5] events     STREAM  off the happy path
--- KEYS[6] meta       HASH    protocol
+-- KEYS[4] held       ZSET    lane -> when it may be served again
+-- KEYS[5] limits     HASH    of the queue and its lanes
+-- KEYS[6] active     ZSET    id -> lease deadline in ms
+-- KEYS[7] meta       HASH    protocol, flow
+-- KEYS[8] wake       LIST    at most one token
+-- KEYS[9] events     STREAM  off the happy path
 -- ARGV[1] base       prefix of the queue's keys
 -- ARGV[2] limit      jobs at most
--- Returns {again (1: the limit was reached), promoted, ms until the next is due (-1: none)}
-local scheduled, pending, lanes, wake, events, meta = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local base, limit = ARGV[1], tonumber(ARGV[2])
+-- Returns {again (1: the limit was reached), promoted, ms until there is something to do again (-1: nothing is known)}
+local scheduled, pending, lanes, held, limits, active = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local meta, wake, events, base, limit = KEYS[7], KEYS[8], KEYS[9], ARGV[1], tonumber(ARGV[2])
 --- @include clock
+--- @include meta
 --- @include protocol
 --- @include layout
 --- @include row
 --- @include lanes
+--- @include running
+--- @include flow
 --- @include wake
 --- @include event
 
@@ -44,6 +50,11 @@ for n, id in ipairs(due) do
   end
 end
 
-if promoted > 0 then wake_one() end
-local next_due = redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2]
-return { #due == limit and 1 or 0, promoted, next_due and math.max(0, tonumber(next_due) - now) or -1 }
+local next_ms = tonumber(redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2] or 'inf')
+local reopened = false
+if flow then
+  reopened = reopen_lanes(limit)
+  next_ms = math.min(next_ms, next_opening())
+end
+if promoted > 0 or reopened then wake_one() end
+return { #due == limit and 1 or 0, promoted, next_ms < 1 / 0 and math.max(0, next_ms - now) or -1 }

@@ -3,10 +3,11 @@
 It keeps one row for each live job. Where a job is follows from its row; the invariants say whether the server agrees.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
-from echomq_django.bus.jobs import NewJob, Verdict
+from echomq_django.bus.jobs import Cancelled, Entry, NewJob, Unique, Verdict
 from echomq_django.bus.row import Failure, Row, State, Token
 
 NO_NONCE = bytes(8)
@@ -19,20 +20,33 @@ class Model:
 
     rows: dict[str, Row] = field(default_factory=dict)
     done: dict[str, int] = field(default_factory=dict)
+    cancelled: set[str] = field(default_factory=set)
+    aliases: dict[str, str] = field(default_factory=dict)
+    locks: dict[str, str] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
     ring: list[str] = field(default_factory=list)
+    held: set[str] = field(default_factory=set)
+    paused: set[str] = field(default_factory=set)
+    limits: dict[str, int] = field(default_factory=dict)
+    running: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
-    def add(self, job: NewJob) -> bool:
+    def add(self, job: NewJob) -> Entry:
         """Enqueue `job`; its instants are the server's to tell."""
-        if job.job_id in self.rows or job.job_id in self.done:
-            return False
+        if job.job_id in self.rows or job.job_id in self.done or job.job_id in self.aliases:
+            return Entry.KNOWN
         self.gone.discard(job.job_id)
+        if unique := (job.extras or {}).get("unique"):
+            if winner := self._winner(unique):
+                self.aliases[job.job_id] = winner
+                return Entry.MERGED
+            self.locks[unique["key"]] = job.job_id
         state = State.SCHEDULED if job.delay_ms else State.PENDING
         self.rows[job.job_id] = Row(
-            job.job_id, state, job.lane, job.priority, job.max_stalled, job.lease_ms, 0, 0, job.body
-        )
+            job.job_id, state, job.lane, job.priority, job.max_stalled, job.lease_ms, 0, 0, job.body,
+            extras=dict(job.extras or {}),
+        )  # fmt: skip
         self._settle(job.lane)
-        return True
+        return Entry.ADDED
 
     def pending(self, lane: str) -> list[str]:
         """The jobs of a lane in their order."""
@@ -45,29 +59,43 @@ class Model:
         return {row.job_id for row in held if holder in (None, row.holder)}
 
     def next_claim(self, number: int) -> list[str]:
-        """Take `number` jobs out of their lanes, a share from each lane whose turn it is."""
+        """Take `number` jobs out of their lanes, a share from each lane whose turn it is and that has room."""
         turn, left, taken, moved = self.ring[:number], number, list[str](), list[str]()
         for place, lane in enumerate(turn):
-            share = -(-left // (len(turn) - place))
+            room = self._room(lane)
+            share = max(0, min(-(-left // (len(turn) - place)), room))
             taken += self.pending(lane)[:share]
             left -= len(self.pending(lane)[:share])
-            if self.pending(lane)[share:]:
+            if room <= 0:
+                self.held.add(lane)
+            elif self.pending(lane)[share:]:
                 moved.append(lane)
         self.ring = [lane for lane in self.ring if lane not in turn] + moved
         return taken
 
     def next_suspect(self) -> str | None:
-        """The oldest job that is to be run alone."""
-        waiting = [row for row in self.rows.values() if row.state is State.SUSPECT]
+        """The oldest job that is to be run alone and whose lane has room."""
+        waiting = [row for row in self.rows.values() if row.state is State.SUSPECT and self._may_start(row.lane)]
         return min(waiting, key=lambda row: (row.order, row.job_id)).job_id if waiting else None
 
     def lease(self, job_id: str, holder: str, token: Token, claimed_at: int, *, started: bool) -> None:
         """Put a job into a hand."""
         row = self.rows[job_id]
+        if row.lane in self.limits:
+            self.running[row.lane].add(job_id)
         self.rows[job_id] = replace(
             row, state=State.ACTIVE, started=started, attempts=row.attempts + 1, claimed_at=claimed_at,
             token=token, holder=holder,
         )  # fmt: skip
+
+    def expire(self, job_id: str, token: Token) -> None:
+        """Let a job die that nobody started in time."""
+        row = self.rows[job_id]
+        self.rows[job_id] = replace(
+            row, state=State.DEAD, attempts=row.attempts + 1, deaths=row.deaths + 1, token=token,
+            failure=Failure("expired"),
+        )  # fmt: skip
+        self._let_go(row)
 
     def start(self, holder: str, leases: Iterable[Row]) -> None:
         """Let jobs start that `holder` still has under `leases`."""
@@ -84,17 +112,19 @@ class Model:
         """What a holder hears who ends `lease`; `replayed` are the states in which it would be an old story."""
         row = self.rows.get(lease.job_id)
         if row is None:
-            return Verdict.STALE if lease.job_id in self.done else Verdict.MISSING
+            if lease.job_id in self.cancelled and self.done[lease.job_id] == lease.token.fence:
+                return Verdict.ACCEPTED if replayed else Verdict.STALE
+            return Verdict.STALE if lease.job_id in self.done.keys() | self.aliases.keys() else Verdict.MISSING
         same = row.token == lease.token
         return Verdict.ACCEPTED if same and row.state in (State.ACTIVE, *replayed) else Verdict.STALE
 
     def complete(self, lease: Row, *, keep: bool) -> Verdict:
         """End a job well."""
-        if self.done.get(lease.job_id) == lease.token.fence:
+        if self.done.get(lease.job_id) == lease.token.fence and lease.job_id not in self.cancelled:
             return Verdict.ACCEPTED
         verdict = self.verdict(lease)
         if verdict is Verdict.ACCEPTED:
-            del self.rows[lease.job_id]
+            self._let_go(self._unlease(self.rows.pop(lease.job_id)))
             if keep:
                 self.done[lease.job_id] = lease.token.fence
             else:
@@ -105,22 +135,25 @@ class Model:
         """Fail a job and schedule it again."""
         verdict = self.verdict(lease, *WAITING)
         if self.holds(lease):
-            row = self.rows[lease.job_id]
-            self._move(row, state=State.SCHEDULED, failures=row.failures + 1, failure=failure)
+            row = self._unlease(self.rows[lease.job_id])
+            self._turn(row, state=State.SCHEDULED, failures=row.failures + 1, failure=failure)
         return verdict
 
     def release(self, lease: Row, *, later: bool) -> Verdict:
         """Hand a job back."""
         verdict = self.verdict(lease, *WAITING)
         if self.holds(lease):
-            self._move(self.rows[lease.job_id], state=State.SCHEDULED if later else State.PENDING)
+            row = self._unlease(self.rows[lease.job_id])
+            self._turn(row, state=State.SCHEDULED if later else State.PENDING)
         return verdict
 
     def die(self, lease: Row, failure: Failure) -> Verdict:
         """Give a job up."""
         verdict = self.verdict(lease, State.DEAD)
-        if self.holds(lease):
-            row = self.rows[lease.job_id]
+        if self.holds(lease) and self.rows[lease.job_id].cancelled:
+            self._end_cancelled(self._unlease(self.rows[lease.job_id]))
+        elif self.holds(lease):
+            row = self._let_go(self._unlease(self.rows[lease.job_id]))
             self._move(row, state=State.DEAD, failures=row.failures + 1, deaths=row.deaths + 1, failure=failure)
         return verdict
 
@@ -143,7 +176,7 @@ class Model:
             elif len(charged) == 1:
                 became[self._stall(row)].append(row.job_id)
             else:
-                self._move(row, state=State.SUSPECT, token=Token(row.token.fence, NO_NONCE))
+                self._turn(self._unlease(row), state=State.SUSPECT, token=Token(row.token.fence, NO_NONCE))
                 became["suspect"].append(row.job_id)
         return became
 
@@ -163,10 +196,19 @@ class Model:
     def requeue(self, death: Row) -> bool:
         """Give a dead job a new life."""
         row = self.rows.get(death.job_id)
-        if death.job_id in self.done or (row and (row.state is not State.DEAD or row.token != death.token)):
+        ended = death.job_id in self.done or death.job_id in self.aliases
+        if ended or (row and (row.state is not State.DEAD or row.token != death.token)):
             return False
         self.gone.discard(death.job_id)
-        life = {"failures": 0, "stalled": 0, "failure": None, "holder": "", "claimed_at": 0, "via_outbox": True}
+        life: dict[str, object] = {
+            "failures": 0,
+            "stalled": 0,
+            "failure": None,
+            "holder": "",
+            "claimed_at": 0,
+            "via_outbox": True,
+        }
+        life |= {"cancelled": False, "extras": {}}
         self._move(death, state=State.PENDING, token=Token(death.token.fence, NO_NONCE), **life)
         return True
 
@@ -177,23 +219,104 @@ class Model:
             return Verdict.MISSING
         if row.state is State.ACTIVE:
             return Verdict.STALE
-        self._leave(row)
+        self._leave(self._let_go(row))
         return Verdict.ACCEPTED
 
+    def cancel(self, job_id: str) -> Cancelled:
+        """End a job that waits, or ask it to stop."""
+        row = self.rows.get(job_id)
+        if row is None:
+            return Cancelled.OVER if job_id in self.done.keys() | self.aliases.keys() else Cancelled.MISSING
+        if row.state is State.DEAD:
+            return Cancelled.OVER
+        if row.state is State.ACTIVE:
+            row.cancelled = True
+            return Cancelled.ASKED
+        self._end_cancelled(row)
+        return Cancelled.NOW
+
+    def pause(self, lane: str) -> None:
+        """Let nothing more of a lane start."""
+        self.paused.add(lane)
+        if lane in self.ring:
+            self.ring.remove(lane)
+            self.held.add(lane)
+
+    def resume(self, lane: str) -> bool:
+        """Let a lane start jobs again."""
+        was = lane in self.paused
+        self.paused.discard(lane)
+        if was:
+            self._reopen(lane)
+        return was
+
+    def limit(self, lane: str, concurrency: int | None) -> None:
+        """Bound how many jobs of a lane run."""
+        if concurrency is None:
+            self.limits.pop(lane, None)
+            self.running.pop(lane, None)
+        else:
+            self.limits[lane] = concurrency
+        self._reopen(lane)
+
+    def _winner(self, unique: Unique) -> str | None:
+        winner = self.locks.get(unique["key"])
+        row = self.rows.get(winner or "")
+        if row is None or row.state is State.DEAD:
+            return None
+        return winner if unique["mode"] == "done" or row.state in WAITING else None
+
+    def _room(self, lane: str) -> float:
+        return self.limits.get(lane, float("inf")) - len(self.running[lane])
+
+    def _may_start(self, lane: str) -> bool:
+        return lane not in self.paused and self._room(lane) > 0
+
+    def _reopen(self, lane: str) -> None:
+        if lane in self.held and lane not in self.paused:
+            self.held.remove(lane)
+            self.ring.append(lane)
+
+    def _unlease(self, row: Row) -> Row:
+        if row.job_id in self.running[row.lane]:
+            self.running[row.lane].remove(row.job_id)
+            self._reopen(row.lane)
+        return row
+
+    def _let_go(self, row: Row) -> Row:
+        if (unique := row.extras.get("unique")) and self.locks.get(unique["key"]) == row.job_id:
+            del self.locks[unique["key"]]
+        return row
+
+    def _end_cancelled(self, row: Row) -> None:
+        self._leave(self._let_go(row))
+        self.gone.discard(row.job_id)
+        self.cancelled.add(row.job_id)
+        self.done[row.job_id] = row.token.fence
+
+    def _turn(self, row: Row, **changes: object) -> None:
+        """Give a job another turn, unless it was asked to stop."""
+        if row.cancelled:
+            self._end_cancelled(row)
+        else:
+            self._move(row, **changes)
+
     def _stall(self, row: Row) -> str:
+        self._unlease(row)
         stalled, token = row.stalled + 1, Token(row.token.fence, NO_NONCE)
         if row.max_stalled is None or stalled < row.max_stalled - 1:
-            self._move(row, state=State.PENDING, stalled=stalled, token=token)
-        elif stalled < row.max_stalled:
-            self._move(row, state=State.SUSPECT, stalled=stalled, token=token)
+            self._turn(row, state=State.PENDING, stalled=stalled, token=token)
+        elif stalled < row.max_stalled or row.cancelled:
+            self._turn(row, state=State.SUSPECT, stalled=stalled, token=token)
         else:
             failure = replace(row.failure or Failure(""), reason="stalled")
+            self._let_go(row)
             self._move(row, state=State.DEAD, stalled=stalled, deaths=row.deaths + 1, failure=failure)
             return "died"
         return "stalled"
 
     def _hand_back(self, row: Row) -> str:
-        self._move(row, state=State.PENDING, token=Token(row.token.fence, NO_NONCE))
+        self._turn(self._unlease(row), state=State.PENDING, token=Token(row.token.fence, NO_NONCE))
         return "unstarted"
 
     def _move(self, row: Row, **changes: object) -> None:
@@ -206,8 +329,12 @@ class Model:
         self._settle(row.lane)
 
     def _settle(self, lane: str) -> None:
-        """Let a lane join the ring or leave it."""
-        if self.pending(lane) and lane not in self.ring:
-            self.ring.append(lane)
-        elif not self.pending(lane) and lane in self.ring:
-            self.ring.remove(lane)
+        """Let a lane join the ring, or what is held, or leave them."""
+        if not self.pending(lane):
+            self.held.discard(lane)
+            self.ring = [one for one in self.ring if one != lane]
+        elif lane not in self.held and lane not in self.ring:
+            if lane in self.paused:
+                self.held.add(lane)
+            else:
+                self.ring.append(lane)

@@ -5,7 +5,7 @@ from typing import Any
 
 from echomq_django.bus import ids, jobs
 from echomq_django.bus.dead import Revival
-from echomq_django.bus.jobs import Completion, Death, NewJob, Release, Retry
+from echomq_django.bus.jobs import After, Completion, Death, Extras, GroupOf, NewJob, Release, Retry, Unique
 from echomq_django.bus.message import Message
 from echomq_django.bus.queue import Queue
 from echomq_django.bus.recovery import recover
@@ -36,6 +36,23 @@ def enqueued(queue: Queue, number: int = 1, **options: Any) -> list[str]:
     batch = [new_job(queue, **options) for _ in range(number)]
     assert all(jobs.enqueue(queue, batch))
     return [job.job_id for job in batch]
+
+
+def unique(mode: str = "done", *, key: str = "k", ms: int = 0) -> Extras:
+    """Return the extras of a job of which there is one for a `key`; with `ms` the mode is ttl."""
+    return Extras(unique=Unique(key=key, mode="ttl", ms=ms) if ms else Unique(key=key, mode=mode))
+
+
+def a_group(queue: Queue, size: int, *, of: Queue | None = None) -> GroupOf:
+    """Return a group of `size` members in `queue`, after which a job of the same queue, or of the queue `of`, runs."""
+    group = GroupOf(id=ids.mint(queue.name), size=size, after=ids.mint((of or queue).name))
+    return GroupOf(**group, queue=of.name) if of else group
+
+
+def waiting_for(queue: Queue, group: GroupOf, *, far: bool = False, **options: Any) -> str:
+    """Enqueue the job that runs after `group` and return its id; `far` says that the group is another queue's."""
+    after = After(group=group["id"], size=group["size"], far=far)
+    return enqueued(queue, job_id=group["after"], extras={"after": after}, **options)[0]
 
 
 def active(

@@ -230,3 +230,12 @@ def test_no_damage_to_a_row_stops_the_queue(queue, data, place):
         count(queue)
     assert isinstance(jobs.enqueue(queue, [new_job(queue, job_id=broken)]), list)
     assert sound not in view(queue).get(place, {}) or place in ("pending", "g:a:pending")
+
+
+@pytest.mark.parametrize("text", [b"{", b"5", b"\0"])
+def test_a_job_with_damaged_extras_is_taken_out_and_its_neighbour_runs(queue, text):
+    broken, sound = enqueued(queue, extras={"expires": SOON}) + enqueued(queue)
+    queue.client.setrange(queue.keys.job(broken), 23, text.ljust(len(f'{{"expires":{SOON}}}')))
+    with changes(queue) as changed:
+        assert [row.job_id for row in jobs.claim(queue, W1, nonce(), 5)] == [sound]
+    assert changed["events"] == [("lost", broken, "corrupt")]

@@ -30,7 +30,9 @@ def test_a_job_that_ends_well_leaves_one_lean_row_that_expires(queue):
             finished_at=done.finished_at,
         ),
         "ttl": {f"job:{row.job_id}"},
+        "meta": changed["meta"],
     }
+    assert changed["meta"]["results:60000"].endswith(":1")
     assert 59_000 < queue.client.pttl(queue.keys.job(row.job_id)) <= 60_000
 
 
@@ -77,7 +79,7 @@ def test_each_job_of_a_batch_gets_its_own_verdict(queue):
     ends = [completion(lost), completion(good), jobs.Completion(unknown.job_id, good.token, 1000, b"a\0b\0c")]
     with changes(queue) as changed:
         assert complete(queue, W1, ends) == [Verdict.STALE, Verdict.ACCEPTED, Verdict.MISSING]
-    assert changed.keys() == {"active", f"hand:{W1}", f"job:{good.job_id}", "ttl"}
+    assert changed.keys() == {"active", f"hand:{W1}", f"job:{good.job_id}", "meta", "ttl"}
 
 
 def test_a_lease_that_expired_but_was_not_taken_still_counts(queue):

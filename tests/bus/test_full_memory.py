@@ -7,6 +7,7 @@ from echomq_django.bus import jobs
 from echomq_django.bus.jobs import Completion, Verdict
 from echomq_django.bus.queue import Queue, open_queue
 from echomq_django.bus.row import Done
+from echomq_django.bus.schedule import fire
 from echomq_django.exceptions import BusFull
 from tests.bus.scenes import SOON, W1, active, completion, enqueued, new_job
 from tests.bus.verbs import VERBS
@@ -57,8 +58,18 @@ def test_the_same_jobs_are_taken_when_there_is_room_again(queue):
     assert jobs.enqueue(queue, batch) == [True] * 3
 
 
+def test_a_slot_that_is_refused_can_be_fired_when_there_is_room_again(queue):
+    job = new_job(queue)
+    fill(queue)
+    with changes(queue) as changed, pytest.raises(BusFull, match="schedule/fire: the server is at its memory limit"):
+        fire(queue, "nightly", "2026-01-01", job)
+    assert changed == {}
+    queue.client.config_set("maxmemory", 0)
+    assert fire(queue, "nightly", "2026-01-01", job)
+
+
 @pytest.mark.parametrize("known", [True, False], ids=["script known", "script unknown"])
-@pytest.mark.parametrize("name", sorted(VERBS.keys() - {"jobs/enqueue"}))
+@pytest.mark.parametrize("name", sorted(VERBS.keys() - {"jobs/enqueue", "schedule/fire"}))
 def test_every_other_move_goes_on(queue, name, known):
     act, expected = VERBS[name](queue)
     if not known:

@@ -4,9 +4,24 @@ from collections.abc import Callable
 
 import pytest
 
-from echomq_django.bus import jobs
+from echomq_django.bus import jobs, limits
 from echomq_django.bus.queue import Queue
-from tests.bus.scenes import LEASE, SOON, W1, W2, active, completion, dead, enqueued, server_ms, suspects
+from tests.bus.scenes import (
+    LEASE,
+    SOON,
+    W1,
+    W2,
+    a_group,
+    active,
+    completion,
+    dead,
+    enqueued,
+    nonce,
+    server_ms,
+    suspects,
+    unique,
+    waiting_for,
+)
 from tests.invariants import check
 
 pytestmark = pytest.mark.broken_keyspace
@@ -144,6 +159,99 @@ def _key_that_expires(queue: Queue) -> tuple[str, str]:
     return "meta", "will expire in"
 
 
+def _alias_that_stays(queue: Queue) -> tuple[str, str]:
+    enqueued(queue, extras=unique())
+    (job_id,) = enqueued(queue, extras=unique())
+    queue.client.persist(queue.keys.job(job_id))
+    return job_id, "is an alias and would stay for ever"
+
+
+def _alias_in_a_place(queue: Queue) -> tuple[str, str]:
+    enqueued(queue, extras=unique())
+    (job_id,) = enqueued(queue, extras=unique())
+    queue.client.zadd(queue.keys.dead, {job_id: 1})
+    return job_id, "is an alias, and still in dead"
+
+
+def _lock_that_stays(queue: Queue) -> tuple[str, str]:
+    enqueued(queue, extras=unique())
+    queue.client.persist(queue.keys.base + "unique:k")
+    return "unique:k", "would stay for ever"
+
+
+def _lock_of_a_dead_job(queue: Queue) -> tuple[str, str]:
+    (row,) = dead(queue)
+    queue.client.set(queue.keys.base + "unique:k", row.job_id, ex=90 * 86_400)
+    return "unique:k", f"is held by {row.job_id}, which does not live"
+
+
+def _lane_in_the_ring_and_held(queue: Queue) -> tuple[str, str]:
+    enqueued(queue, lane="a")
+    queue.client.zadd(queue.keys.held, {"a": 1})
+    return "lane 'a'", "has a turn and is held"
+
+
+def _held_lane_without_jobs(queue: Queue) -> tuple[str, str]:
+    queue.client.zadd(queue.keys.held, {"a": 1})
+    return "lane 'a'", "has a turn and no jobs"
+
+
+def _paused_lane_in_the_ring(queue: Queue) -> tuple[str, str]:
+    limits.pause(queue, lane="a")
+    enqueued(queue, lane="a")
+    queue.client.rename(queue.keys.held, queue.keys.lanes)
+    return "lane 'a'", "has a turn and is paused"
+
+
+def _limits_that_nobody_looks_at(queue: Queue) -> tuple[str, str]:
+    limits.set(queue, concurrency=1)
+    queue.client.hdel(queue.keys.meta, "flow")
+    return "meta", "lacks flow, with 1 limits"
+
+
+def _bucket_without_a_rate(queue: Queue) -> tuple[str, str]:
+    limits.set(queue, concurrency=1)
+    queue.client.hset(queue.keys.limits, "bucket:", "1:1")
+    return "limits", "has bucket: and no rate for it"
+
+
+def _running_and_not_active(queue: Queue) -> tuple[str, str]:
+    limits.set(queue, lane="a", concurrency=1)
+    (job_id,) = enqueued(queue, lane="a")
+    queue.client.sadd(queue.keys.base + "g:a:running", job_id)
+    return job_id, "counts as running in lane 'a', and is not active there"
+
+
+def _running_without_a_limit(queue: Queue) -> tuple[str, str]:
+    limits.set(queue, lane="a", concurrency=1)
+    active(queue, lane="a")
+    queue.client.hdel(queue.keys.limits, "concurrency:a")
+    return "lane 'a'", "counts what runs and has no limit"
+
+
+def _group_that_stays(queue: Queue) -> tuple[str, str]:
+    queue.client.sadd(queue.keys.base + "group:g", "x")
+    return "group:g", "would stay for ever"
+
+
+def _log_that_stays(queue: Queue) -> tuple[str, str]:
+    queue.client.rpush(queue.keys.base + "log:j", "x")
+    return "log:j", "would stay for ever"
+
+
+def _scheduled_for_no_time(queue: Queue) -> tuple[str, str]:
+    (job_id,) = enqueued(queue, delay_ms=SOON)
+    queue.client.zadd(queue.keys.scheduled, {job_id: "inf"})
+    return job_id, "is scheduled for no time and waits for no group"
+
+
+def _waiting_for_a_group_that_is_over(queue: Queue) -> tuple[str, str]:
+    group = a_group(queue, 1)
+    job_id = waiting_for(queue, group)
+    queue.client.sadd(queue.keys.group(group["id"]), "x")
+    return job_id, "still waits for a group that is over"
+
+
 BREAKS: list[Break] = [
     _row_lost,
     _in_no_place,
@@ -167,6 +275,21 @@ BREAKS: list[Break] = [
     _key_that_nobody_knows,
     _key_of_another_type,
     _key_that_expires,
+    _alias_that_stays,
+    _alias_in_a_place,
+    _lock_that_stays,
+    _lock_of_a_dead_job,
+    _lane_in_the_ring_and_held,
+    _held_lane_without_jobs,
+    _paused_lane_in_the_ring,
+    _limits_that_nobody_looks_at,
+    _bucket_without_a_rate,
+    _running_and_not_active,
+    _running_without_a_limit,
+    _group_that_stays,
+    _log_that_stays,
+    _scheduled_for_no_time,
+    _waiting_for_a_group_that_is_over,
 ]
 
 
@@ -186,6 +309,12 @@ def test_a_keyspace_with_a_job_in_each_place_is_sound(queue):
     enqueued(queue, 2)
     enqueued(queue, 2, lane="a")
     enqueued(queue, 2, delay_ms=SOON)
+    enqueued(queue, 2, extras=unique())
+    waiting_for(queue, a_group(queue, 1))
+    limits.set(queue, lane="b", concurrency=1)
+    limits.pause(queue, lane="a")
+    enqueued(queue, 2, lane="b")
+    assert jobs.claim(queue, W1, nonce(), 10)
     check(queue.client, queue.keys.prefix)
 
 

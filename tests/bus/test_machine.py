@@ -18,9 +18,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from echomq_django.bus import dead, jobs, recovery, schedule
+from echomq_django.bus import dead, jobs, limits, recovery, schedule
+from echomq_django.bus.jobs import Entry
 from echomq_django.bus.queue import Queue
-from echomq_django.bus.row import Done, Row, State
+from echomq_django.bus.row import Done, Row, State, alias_of
 from tests.bus import scenes
 from tests.bus.model import Model
 from tests.bus.scenes import FAILURE, SOON, W1, W2
@@ -39,6 +40,9 @@ for name, (examples, steps) in PROFILES.items():
     )
 PROFILE = settings.get_profile(f"machine-{os.environ.get('EMQ_MACHINE', 'quick')}")
 
+extras = st.sampled_from(
+    [None] * 4 + [{"expires": 0}] + [scenes.unique(mode, key=key) for mode in ("done", "start") for key in "kl"]
+)
 lanes, holders = st.sampled_from(["", "a", "b"]), st.sampled_from([W1, W2])
 fresh = st.fixed_dictionaries(
     {
@@ -46,6 +50,7 @@ fresh = st.fixed_dictionaries(
         "priority": st.integers(-1, 1),
         "delay_ms": st.sampled_from([0, 0, 0, SOON]),
         "max_stalled": st.sampled_from([1, 2, 3, None]),
+        "extras": extras,
     }
 )
 
@@ -74,15 +79,15 @@ class Lives(RuleBasedStateMachine):
     @rule(batch=st.lists(fresh, min_size=1, max_size=4))
     def enqueue(self, batch):
         new = [scenes.new_job(self.queue, **options) for options in batch]
-        assert jobs.enqueue(self.queue, [*new, new[0]]) == [*map(self.model.add, new), False]
+        assert jobs.enqueue(self.queue, [*new, new[0]]) == [*map(self.model.add, new), Entry.KNOWN]
         for job in new:
             self._learn(job.job_id)
             self.ever.append(job.job_id)
 
     @precondition(lambda self: self.model.done or self.model.gone)
-    @rule(data=st.data(), lane=lanes)
-    def enqueue_again(self, data, lane):
-        job = scenes.new_job(self.queue, job_id=data.draw(st.sampled_from(self.ever)), lane=lane)
+    @rule(data=st.data(), lane=lanes, extras=extras)
+    def enqueue_again(self, data, lane, extras):
+        job = scenes.new_job(self.queue, job_id=data.draw(st.sampled_from(self.ever)), lane=lane, extras=extras)
         assert jobs.enqueue(self.queue, [job]) == [self.model.add(job)]
         self._learn(job.job_id)
 
@@ -91,10 +96,15 @@ class Lives(RuleBasedStateMachine):
     def claim(self, holder, number, starting, lost):
         nonce = scenes.nonce()
         rows = jobs.claim(self.queue, holder, nonce, number, starting=starting)
-        assert [row.job_id for row in rows] == self.model.next_claim(number)
+        taken = self.model.next_claim(number)
+        late = [job_id for job_id in taken if "expires" in self.model.rows[job_id].extras]
+        assert [row.job_id for row in rows] == [job_id for job_id in taken if job_id not in late]
+        for job_id in late:
+            self.model.expire(job_id, scenes.stored(self.queue, job_id).token)
+        self._note_deaths()
         for place, row in enumerate(rows):
             self._leased(row, holder, started=place < starting)
-        if lost:
+        if lost and rows:  # an answer without jobs is nothing to hear again
             again = jobs.claim(self.queue, holder, nonce, number, starting=starting, again=True)
             assert sorted(again, key=_id) == sorted(rows, key=_id)
 
@@ -102,8 +112,9 @@ class Lives(RuleBasedStateMachine):
     @rule(holder=holders)
     def claim_suspect(self, holder):
         row = jobs.claim_suspect(self.queue, holder, scenes.nonce())
-        assert row.job_id == self.model.next_suspect()
-        self._leased(row, holder, started=True)
+        assert getattr(row, "job_id", None) == self.model.next_suspect()
+        if row:
+            self._leased(row, holder, started=True)
 
     @rule(data=st.data(), holder=holders)
     def extend(self, data, holder):
@@ -191,6 +202,25 @@ class Lives(RuleBasedStateMachine):
         job_id = data.draw(st.sampled_from(self.ever))
         assert jobs.discard(self.queue, job_id) is self.model.discard(job_id)
 
+    @rule(data=st.data())
+    def cancel(self, data):
+        job_id = data.draw(st.sampled_from(self.ever))
+        assert jobs.cancel(self.queue, job_id) is self.model.cancel(job_id)
+
+    @rule(lane=lanes)
+    def pause(self, lane):
+        limits.pause(self.queue, lane=lane)
+        self.model.pause(lane)
+
+    @rule(lane=lanes)
+    def resume(self, lane):
+        assert limits.resume(self.queue, lane=lane) == self.model.resume(lane)
+
+    @rule(lane=lanes, concurrency=st.sampled_from([1, 2, None]))
+    def limit(self, lane, concurrency):
+        limits.set(self.queue, lane=lane, concurrency=concurrency)
+        self.model.limit(lane, concurrency)
+
     @invariant()
     def every_job_is_in_one_place_and_as_the_model_has_it(self):
         check(self.queue.client, self.queue.keys.prefix)
@@ -199,11 +229,14 @@ class Lives(RuleBasedStateMachine):
         assert {job_id: row for job_id, row in rows.items() if isinstance(row, Row)} == self.model.rows
         assert {job_id: row.fence for job_id, row in rows.items() if isinstance(row, Done)} == self.model.done
         assert sorted(seen.get("lanes", {}), key=seen.get("lanes", {}).get) == self.model.ring
+        assert seen.get("held", {}) == dict.fromkeys(self.model.held, float("inf"))
+        aliases = {job_id: alias_of(raw) for job_id, raw in rows.items() if isinstance(raw, bytes)}
+        assert aliases == self.model.aliases
         unmirrored = [one.row for one in dead.unmirrored(self.queue)]
         assert sorted(unmirrored, key=_id) == self._of(State.DEAD)
 
     def teardown(self):
-        accounted = [*self.model.rows, *self.model.done, *self.model.gone]
+        accounted = [*self.model.rows, *self.model.done, *self.model.gone, *self.model.aliases]
         assert sorted(accounted) == sorted(self.ever)
 
     def _leased(self, row, holder, *, started):

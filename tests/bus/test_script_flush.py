@@ -1,5 +1,6 @@
 """The server may forget its scripts at any moment; nobody notices, and nothing is done twice."""
 
+import re
 import threading
 from contextlib import suppress
 
@@ -47,7 +48,7 @@ def test_a_verb_changes_what_it_always_changes(queue, name):
             queue.client.script_flush()
         with changes(queue) as changed:
             act()
-        seen.append(sorted("job" if key.startswith("job:") else key for key in changed))
+        seen.append(sorted(re.sub(r"JOB\w+", "JOB", key) for key in changed))
     assert seen[0] == seen[1]
 
 

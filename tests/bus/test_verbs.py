@@ -39,7 +39,7 @@ def test_every_script_that_python_names_exists():
 
 
 # What a holder says of its own lease is decided by its token, whatever moved into the queue meanwhile.
-BY_TOKEN = {"jobs/extend", "jobs/complete", "jobs/retry", "jobs/release", "jobs/die", "dead/forget"}
+BY_TOKEN = {"jobs/extend", "jobs/complete", "jobs/retry", "jobs/release", "jobs/die", "jobs/progress", "dead/forget"}
 READS = {"queue/count", "dead/unmirrored"}
 
 

@@ -3,16 +3,17 @@
 from collections.abc import Callable
 from typing import Any
 
-from echomq_django.bus import jobs
+from echomq_django.bus import groups, jobs, limits
 from echomq_django.bus.dead import forget, requeue, unmirrored
-from echomq_django.bus.jobs import Verdict
+from echomq_django.bus.jobs import Cancelled, Entry, Verdict
 from echomq_django.bus.queue import Queue, count, open_queue
 from echomq_django.bus.recovery import abandon, recover
-from echomq_django.bus.schedule import promote
+from echomq_django.bus.schedule import fire, promote
 from echomq_django.bus.wakeups import pass_on
 from tests.bus.scenes import (
     SOON,
     W1,
+    a_group,
     active,
     completion,
     dead,
@@ -27,6 +28,7 @@ from tests.bus.scenes import (
     revival,
     suspects,
     tick,
+    waiting_for,
 )
 
 Act = Callable[[], Any]
@@ -35,7 +37,7 @@ Arrange = Callable[[Queue], tuple[Act, Any]]
 
 def _enqueue(queue: Queue) -> tuple[Act, Any]:
     batch = [new_job(queue), new_job(queue, lane="a"), new_job(queue, delay_ms=SOON)]
-    return lambda: jobs.enqueue(queue, batch), [True] * 3
+    return lambda: jobs.enqueue(queue, batch), [Entry.ADDED] * 3
 
 
 def _claim(queue: Queue) -> tuple[Act, Any]:
@@ -77,6 +79,47 @@ def _die(queue: Queue) -> tuple[Act, Any]:
 def _discard(queue: Queue) -> tuple[Act, Any]:
     (job_id,) = enqueued(queue)
     return lambda: jobs.discard(queue, job_id), Verdict.ACCEPTED
+
+
+def _cancel(queue: Queue) -> tuple[Act, Any]:
+    (job_id,) = enqueued(queue)
+    return lambda: jobs.cancel(queue, job_id), Cancelled.NOW
+
+
+def _progress(queue: Queue) -> tuple[Act, Any]:
+    (row,) = active(queue)
+    return lambda: jobs.progress(queue, row.job_id, row.token, done=(1, 2), line="half"), True
+
+
+def _leave(queue: Queue) -> tuple[Act, Any]:
+    group = a_group(queue, 1)
+    waiting_for(queue, group)
+    return lambda: groups.leave(queue, group, new_job(queue).job_id), True
+
+
+def _release_group(queue: Queue) -> tuple[Act, Any]:
+    job_id = waiting_for(queue, a_group(queue, 1), far=True)
+    return lambda: groups.release(queue, job_id), True
+
+
+def _set(queue: Queue) -> tuple[Act, Any]:
+    return lambda: limits.set(queue, lane="a", concurrency=1, rate="1/s"), None
+
+
+def _pause(queue: Queue) -> tuple[Act, Any]:
+    enqueued(queue, lane="a")
+    return lambda: limits.pause(queue, lane="a", by="me"), None
+
+
+def _resume(queue: Queue) -> tuple[Act, Any]:
+    enqueued(queue, lane="a")
+    limits.pause(queue, lane="a")
+    return lambda: limits.resume(queue, lane="a"), True
+
+
+def _fire(queue: Queue) -> tuple[Act, Any]:
+    job = new_job(queue)
+    return lambda: fire(queue, "nightly", "2026-01-01T00:00", job), True
 
 
 def _unmirrored(queue: Queue) -> tuple[Act, Any]:
@@ -136,12 +179,20 @@ VERBS: dict[str, Arrange] = {
     "jobs/release": _release,
     "jobs/die": _die,
     "jobs/discard": _discard,
+    "jobs/cancel": _cancel,
+    "jobs/progress": _progress,
+    "groups/leave": _leave,
+    "groups/release": _release_group,
+    "limits/set": _set,
+    "limits/pause": _pause,
+    "limits/resume": _resume,
     "dead/unmirrored": _unmirrored,
     "dead/forget": _forget,
     "dead/requeue": _requeue,
     "recovery/recover": _recover,
     "recovery/abandon": _abandon,
     "schedule/promote": _promote,
+    "schedule/fire": _fire,
     "queue/count": _count,
     "queue/open": _open,
     "wakeups/pass_on": _pass_on,

@@ -76,6 +76,14 @@ def test_the_list_tells_of_each_death_when_where_and_why(ana: Client, row: DeadJ
     assert f'datetime="{row.died_at.isoformat(timespec="milliseconds")}"' in ana.get(LIST).content.decode()
 
 
+def test_the_page_of_a_job_that_is_in_a_group_names_the_group_and_no_other_page_does(ana: Client) -> None:
+    [alone] = stored()
+    [member] = stored(group={"id": "JOBGROUP", "size": 3})
+
+    assert "JOBGROUP" in text_of(ana.get(page_of(member)))
+    assert "group" not in text_of(ana.get(page_of(alone))).lower()
+
+
 def test_the_list_is_ordered_by_death_and_reads_nothing_large(ana: Client) -> None:
     now = timezone.now()
     for hours in (2, 0, 1):

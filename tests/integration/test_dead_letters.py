@@ -15,7 +15,7 @@ import pytest
 from django.db import connection, transaction
 
 from echomq_django.bus import dead as bus_dead
-from echomq_django.bus import jobs
+from echomq_django.bus import ids, jobs
 from echomq_django.bus.jobs import Death
 from echomq_django.bus.message import Message
 from echomq_django.bus.queue import Queue
@@ -53,6 +53,17 @@ def test_a_death_becomes_a_row_with_all_that_a_requeue_needs(queue: Queue) -> No
     assert abs(stored.died_at.timestamp() * 1000 - scenes.server_ms(queue)) < 60_000
     assert bus_dead.unmirrored(queue) == []
     assert jobs.read(queue, job.job_id) is None
+
+
+def test_a_requeue_brings_a_job_back_into_its_group_and_without_its_expiry(queue: Queue) -> None:
+    group = {"id": ids.mint("default"), "size": 2, "after": ids.mint("default")}
+    scenes.dead(queue, extras={"group": group, "expires": 60_000})
+    [row] = mirror(queue, "default")
+    assert row.group == group
+
+    requeue([row.pk], "ana")
+
+    assert scenes.stored(queue, row.job_id).extras == {"group": group}
 
 
 def test_the_server_forgets_nothing_before_the_commit(queue: Queue) -> None:

@@ -37,6 +37,17 @@ def test_a_parked_job_is_pushed_as_it_was_meant_and_then_leaves_the_outbox(queue
     assert not OutboxJob.objects.exists()
 
 
+def test_what_few_jobs_have_is_parked_with_them(queue: Queue) -> None:
+    extras = {"expires": 60_000, "unique": {"key": "k", "mode": "done"}}
+    parked, second = (scenes.new_job(queue, extras=extras) for _ in range(2))
+    outbox.park("default", "default", parked, "")
+    outbox.park("default", "default", second, "")
+
+    assert outbox.relay(get_bus()) == 2
+    assert scenes.stored(queue, parked.job_id).extras == extras
+    assert jobs.read(queue, second.job_id).job_id == parked.job_id
+
+
 def test_a_delay_counts_from_the_parking_on(queue: Queue) -> None:
     soon, late = scenes.new_job(queue, delay_ms=600_000), scenes.new_job(queue, delay_ms=600_000)
     outbox.park("default", "default", soon, "")

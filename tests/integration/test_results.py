@@ -338,7 +338,7 @@ def test_a_running_job_is_described_without_asking_the_server_again(queue: Queue
 
     result = from_row(send, row, ([4], {"text": "x"}))
     started(result, scenes.W1)
-    context = make_context(result, row)
+    context = make_context(result, row, queue)
 
     assert (result.status, result.state, result.attempts) == (TaskResultStatus.RUNNING, "active", 1)
     assert (context.job_id, context.fence, context.attempt, context.task_result) == (

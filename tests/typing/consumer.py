@@ -2,7 +2,7 @@
 
 from typing import assert_type
 
-from echomq_django import JobContext, Task, enqueue_many, task
+from echomq_django import Discard, JobContext, Retry, Task, enqueue_chain, enqueue_group, enqueue_many, step, task
 
 
 @task
@@ -37,6 +37,16 @@ async def patient_with_context(context: JobContext, number: int) -> int:
     return context.fence + number
 
 
+@task(takes_context=True, unique="debounce", unique_key=lambda order_id: order_id, expires=60)
+def careful(context: JobContext, order_id: int) -> None:
+    assert_type(context.cancelled, bool)
+    context.progress(1, 3)
+    context.log("begins")
+    if context.cancelled:
+        raise Discard("nobody wants it")
+    raise Retry("busy", after=1.5)
+
+
 def arguments_and_results_are_checked() -> None:
     assert_type(bare.enqueue(1, text="x").return_value, str)
     assert_type(send.enqueue(1, order_id=7).return_value, float)
@@ -68,6 +78,9 @@ def unknown_and_wrong_options_are_errors() -> None:
     task(max_failure=5)  # type: ignore[call-overload]
     task(lease="30")  # type: ignore[call-overload]
     task(retry_on=5)  # type: ignore[call-overload]
+    task(unique="never")  # type: ignore[call-overload]
+    task(expires="60")  # type: ignore[call-overload]
+    Retry("busy", 1.5)  # type: ignore[call-arg]
 
 
 async def asynchronous_code_has_the_same_types() -> None:
@@ -78,6 +91,20 @@ async def asynchronous_code_has_the_same_types() -> None:
 def many_jobs_give_their_ids() -> None:
     assert_type(enqueue_many(send, [((1,), {"order_id": 7})]), list[str])
     enqueue_many(send, [1])  # type: ignore[list-item]
+
+
+def jobs_that_belong_together_are_steps() -> None:
+    assert_type(enqueue_chain(step(bare, 1), step(send, order_id=7)).id, str)
+    group = enqueue_group([step(bare, number) for number in range(3)], then=step(send))
+    assert_type(group.members, list[str])
+    assert_type(group.then, str)
+
+    enqueue_chain(bare)  # type: ignore[arg-type]
+    enqueue_group([bare])  # type: ignore[list-item]
+
+
+def jobs_can_be_cancelled() -> None:
+    assert_type(careful.enqueue(7).cancel(), bool)
 
 
 def a_task_can_be_passed_around(any_task: Task[[int], float]) -> None:

@@ -2,12 +2,13 @@
 
 import struct
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echomq_django.bus.row import Done, Failure, Row, State, Token, pack_max_stalled, parse
+from echomq_django.bus.row import Done, Failure, Row, State, Token, alias_of, pack_max_stalled, parse
 
 JOB = "JOB" + "0" * 26
 LANE, BODY, HOLDER = "Zoë".encode(), b"app.send\0\0\0\0[[],{}]", b"host-1.1"
@@ -63,11 +64,34 @@ def test_a_bound_on_stalls_comes_back(bound):
     assert row.max_stalled == bound
 
 
-@pytest.mark.parametrize("flags", range(4))
+@pytest.mark.parametrize("flags", range(8))
 def test_flags_are_independent(flags):
     row = parse(JOB, is_() + stands(flags=flags))
     assert isinstance(row, Row)
-    assert (row.started, row.via_outbox) == (bool(flags & 1), bool(flags & 2))
+    assert (row.started, row.via_outbox, row.cancelled) == (bool(flags & 1), bool(flags & 2), bool(flags & 4))
+
+
+EXTRAS = b'{"expires":5,"unique":{"key":"k","mode":"done"}}'
+
+
+@pytest.mark.parametrize("behind", [b"", LIFE, LIFE + ERROR])
+def test_extras_stand_in_front_of_the_body_behind_their_length(behind):
+    body = struct.pack("<H", len(EXTRAS)) + EXTRAS + BODY
+    row = parse(JOB, is_(body=body) + stands(flags=8) + behind)
+    plain = parse(JOB, is_() + stands(flags=0) + behind)
+    assert isinstance(row, Row)
+    assert isinstance(plain, Row)
+    assert row.extras == {"expires": 5, "unique": {"key": "k", "mode": "done"}}
+    assert replace(row, extras={}) == plain
+
+
+def test_an_alias_names_the_job_that_it_stands_for():
+    assert alias_of(b"\x82" + JOB.encode()) == JOB
+
+
+@pytest.mark.parametrize("raw", [b"", b"\x81c", is_() + stands()])
+def test_no_other_row_is_an_alias(raw):
+    assert alias_of(raw) is None
 
 
 def test_what_stays_of_a_finished_job_is_read():
@@ -84,6 +108,13 @@ def test_what_stays_of_a_finished_job_is_read():
         started_at=1_700_000_000_005,
         finished_at=1_700_000_000_009,
     )
+
+
+def test_what_stays_of_a_cancelled_job_says_so():
+    raw = struct.pack("<BcddffH", 129, b"x", 0, 1.7e12, 5, 0, 0) + Done.pack_result("app.tasks.send", "", b"")
+    done = parse(JOB, raw)
+    assert isinstance(done, Done)
+    assert (done.state, done.holder, done.value) == (State.CANCELLED, "", b"")
 
 
 @pytest.mark.parametrize(("first", "said"), [(b"", "missing"), (b"\0", "00"), (b"\2", "02"), (b"\xff", "ff")])
@@ -104,6 +135,9 @@ def test_another_format_is_refused_by_its_first_byte(first, said):
         is_() + stands(order=float("nan")),
         is_() + stands(order=float("inf")),
         is_() + stands() + LIFE[:-40] + b"\xff" * 40,
+        is_(body=b"") + stands(flags=8),
+        is_(body=b"\2\0{]") + stands(flags=8),
+        is_(body=b"\xff\xff{}") + stands(flags=8),
         b"\x81",
         b"\x81c" + bytes(26) + b"no nul",
     ],

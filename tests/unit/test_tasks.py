@@ -40,6 +40,9 @@ def bare(number: int) -> int:
     result_ttl=0,
     durability="memory",
     database=None,
+    unique="debounce",
+    unique_key=str,
+    expires=60,
 )
 def full(number: int) -> int:
     return number
@@ -79,6 +82,9 @@ def test_every_option_is_kept() -> None:
         result_ttl=0,
         durability="memory",
         database=None,
+        unique="debounce",
+        unique_key=str,
+        expires=60,
     )
 
 
@@ -96,8 +102,11 @@ def test_a_task_can_be_called_and_hashed() -> None:
         ({"soft_time_limit": 1}, "unknown option 'soft_time_limit'"),
         ({"time_limit": 1}, "unknown option 'time_limit'"),
         ({"isolate": True}, "unknown option 'isolate'"),
-        ({"unique": True}, "unknown option 'unique'"),
-        ({"expires": 1}, "unknown option 'expires'"),
+        ({"unique": True}, "unique = True: must be one of 'start', 'done', 'debounce', or a number of seconds"),
+        ({"unique": "never"}, "unique = 'never': must be one of"),
+        ({"unique": 0}, "unique = 0: must be one of"),
+        ({"unique_key": "user"}, "unique_key = 'user': must be a function"),
+        ({"expires": 0}, "expires = 0: must be a number of seconds above 0"),
         ({"redact": ["a"]}, "unknown option 'redact'"),
         ({"max_failures": 0}, "max_failures = 0: must be an integer of at least 1"),
         ({"lease": 0}, "lease = 0: must be a number of seconds above 0"),
