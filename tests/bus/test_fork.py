@@ -7,6 +7,7 @@ import pytest
 from echomq_django.bus import ids, jobs
 from echomq_django.bus.jobs import Verdict
 from echomq_django.bus.queue import count
+from echomq_django.bus.row import Done
 from tests.bus.forked import in_children
 from tests.bus.scenes import completion, enqueued, new_job
 from tests.bus.view import view
@@ -22,7 +23,9 @@ def enqueue_and_claim(queue, child):
         job = new_job(queue, body=f"{child}:{number}".encode(), lane=f"lane-{child}")
         assert jobs.enqueue(queue, [job]) == [True]
         stored = jobs.read(queue, job.job_id)
-        assert (stored.job_id, stored.lane) == (job.job_id, f"lane-{child}")
+        assert stored.job_id == job.job_id
+        # Another child may have claimed and completed it in between.
+        assert isinstance(stored, Done) or stored.lane == f"lane-{child}"
         mine.append(job.job_id)
     while len(done) < JOBS:
         for row in jobs.claim(queue, holder, jobs.new_nonce(), 5):

@@ -89,7 +89,8 @@ class Cutter(_Listener):
         return self._sent.count(word)
 
     def _serve(self, connection: socket.socket) -> None:
-        with connection, socket.create_connection(("127.0.0.1", self._to)) as server:
+        # Whoever hangs up first, the thread ends quietly.
+        with suppress(OSError), connection, socket.create_connection(("127.0.0.1", self._to)) as server:
             self._sockets.append(server)
             while request := received(connection):
                 self._sent += request
