@@ -2,6 +2,7 @@
 
 import logging
 import select
+import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -67,7 +68,7 @@ class Consumer:
         self._announce = announce
         self._wakeups = wakeups.WakeUps(source.queues[0].client, source.queues)
         self._unsettled: list[Ended] = []
-        self._reconnection = Reconnection()
+        self._reconnection, self._polling = Reconnection(), Reconnection()
         self._inventory_at = boottime() + _INVENTORY_S
 
     @property
@@ -86,7 +87,7 @@ class Consumer:
                 return False
             longest = min(longest, self._prepare_to_wait())
             self._say_if_back()
-        except BusUnavailable as error:
+        except BusError as error:
             return self._wait(watched, self._pause(error))
         return False if self.stopping and self.finished else self._wait(watched, longest)
 
@@ -168,11 +169,20 @@ class Consumer:
         sources = [watched, self._hands.fileno()] + ([self._wakeups.fileno()] if self._wakeups.armed else [])
         ready, _, _ = select.select(sources, [], [], longest + 0.05 if self._wakeups.armed else longest)
         if self._wakeups.armed and self._wakeups.fileno() in ready:
-            try:
-                self._wakeups.take()
-            except BusUnavailable as error:
-                logger.debug("the wait for work broke off: %s", error)
+            self._take_wakeup()
         return watched in ready
+
+    def _take_wakeup(self) -> None:
+        try:
+            self._wakeups.take()
+            self._polling.worked()
+        except BusUnavailable as error:
+            logger.debug("the wait for work broke off: %s", error)
+        except BusError as error:  # asked again at once, the server would say the same
+            self._wakeups.close()
+            if not self._polling.waiting:
+                logger.error("no wake-ups from the server, asking for work every second: %s", error)
+            time.sleep(self._polling.failed())
 
     def _take_inventory(self) -> None:
         """Hand back what the server believes to be in these hands and is not: nobody else would ever take it."""
@@ -188,7 +198,7 @@ class Consumer:
     def _hand_back(self, held: list[Held]) -> None:
         self._unsettled += [Ended(one, Release(one.row.job_id, one.row.token)) for one in held]
 
-    def _pause(self, error: BusUnavailable) -> float:
+    def _pause(self, error: BusError) -> float:
         self._wakeups.close()
         if not self._reconnection.waiting:
             logger.error("the server is gone, trying again: %s", error)

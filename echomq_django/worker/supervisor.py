@@ -13,7 +13,7 @@ from echomq_django.bus import groups, recovery, schedule
 from echomq_django.bus import queue as queues_
 from echomq_django.bus.queue import Queue
 from echomq_django.bus.recovery import Recovered
-from echomq_django.exceptions import BusUnavailable
+from echomq_django.exceptions import BusError
 from echomq_django.worker import leases
 from echomq_django.worker.backoff import Reconnection
 from echomq_django.worker.board import Board, boottime
@@ -68,7 +68,7 @@ class Supervisor:
                 if self._server.worked():
                     logger.info("the server is back")
                 pause = _TICK_S
-            except BusUnavailable as error:
+            except BusError as error:  # also one that an operator can cure, such as a rule of the ACL
                 if not self._server.waiting:
                     logger.error("the server is gone, trying again: %s", error)
                 pause = self._server.failed()
