@@ -72,9 +72,9 @@ def test_the_page_works_without_javascript(browser: Browser, demo: RunningDemo) 
         page.goto(demo.page)
         page.get_by_label("Say something").fill("is it on?")
         page.get_by_role("button", name="Echo it").click()
-        expect(page.get_by_role("table").get_by_text("is it on?")).to_be_visible()
+        expect(page.get_by_role("table").get_by_text("is it on?", exact=True)).to_be_visible()
         page.get_by_role("link", name="Reload").click()
-        expect(page.get_by_role("table").get_by_text("is it on?")).to_be_visible()
+        expect(page.get_by_role("table").get_by_text("is it on?", exact=True)).to_be_visible()
 
 
 def test_the_page_fits_a_phone(page: Page) -> None:
