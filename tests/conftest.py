@@ -22,6 +22,9 @@ NO_CHROMIUM = "No Chromium on this machine: the browser tests can't run. Install
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "crew" in getattr(item, "fixturenames", ()):
+            item.add_marker("worker_processes")
     in_browser = [item for item in items if "browser" in item.path.parts[len(Path(__file__).parts) - 1 :]]
     if CHROMIUM or not in_browser:
         return
