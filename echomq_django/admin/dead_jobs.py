@@ -16,7 +16,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 
-from echomq_django.admin import acting, filters, shown
+from echomq_django.admin import acting, filters, flow, shown
 from echomq_django.admin.acts import DISCARD, REQUEUE, Act
 from echomq_django.models import DeadJob
 
@@ -105,7 +105,7 @@ class DeadJobAdmin(DeadJobModelAdmin):
             },
         ),
     )
-    readonly_fields = ("state_told", "died", "enqueued", "same_error", "arguments", "trace")
+    readonly_fields = ("state_told", "died", "enqueued", "same_error", "arguments", "trace", "in_group", "chain")
 
     class Media:
         css = {"all": ("echomq_django/admin.css",)}
@@ -131,9 +131,9 @@ class DeadJobAdmin(DeadJobModelAdmin):
         return request.user.has_perm(DISCARD.permission)
 
     def get_fieldsets(self, request: HttpRequest, obj: DeadJob | None = None) -> Any:
-        """Return the sections of the page; that of the group only where there is one."""
-        fieldsets = super().get_fieldsets(request, obj)
-        return [*fieldsets, (_("Group"), {"fields": ("group",)})] if obj and obj.group else fieldsets
+        """Return the sections of the page; that of chains and groups only where the job is in one."""
+        fields = [name for name in ("in_group", "chain") if obj is not None and getattr(self, name)(obj)]
+        return [*super().get_fieldsets(request, obj), *([(_("Chain and group"), {"fields": fields})] if fields else [])]
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         """Return the list that leaves large columns out."""
@@ -236,6 +236,17 @@ class DeadJobAdmin(DeadJobModelAdmin):
     def trace(self, row: DeadJob) -> str:
         """Return the traceback, escaped."""
         return shown.block(row.traceback)
+
+    @admin.display(description=_("group"))
+    def in_group(self, row: DeadJob) -> str | None:
+        """Return the group that the job is in."""
+        return flow.of_group(row.backend, row.queue, row.group) if row.group else None
+
+    @admin.display(description=_("chain"))
+    def chain(self, row: DeadJob) -> str | None:
+        """Return what follows the job."""
+        chain = (row.options or {}).get("chain")
+        return flow.of_chain(chain) if chain else None
 
     def _possible(self, request: HttpRequest, row: DeadJob) -> Sequence[Act]:
         if row.state != DeadJob.State.DEAD:

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 from echomq_django import conf
-from echomq_django.admin import live, shown
+from echomq_django.admin import flow, live, shown
 from echomq_django.bus.message import Message
 from echomq_django.bus.row import State
 from echomq_django.exceptions import EchoMQError
@@ -31,6 +31,8 @@ _STATES = {
     State.SUSPECT: _("suspect: to be run alone"),
     State.DEAD: _("dead"),
 }
+
+_FLOW = ("group", "waits_for", "chain")
 
 
 class QueueFilter(admin.SimpleListFilter):
@@ -115,7 +117,7 @@ class LeaseAdmin(LeaseModelAdmin):
         (_("Lease"), {"fields": (("holder", "time_left", "held_for", "fence"),)}),
         (_("How"), {"fields": (("attempts", "failures", "stalled", "deaths"), "arguments", "failure")}),
     )
-    readonly_fields = ("state", "held_for", "time_left", "failures", "deaths", "arguments", "failure")
+    readonly_fields = ("state", "held_for", "time_left", "failures", "deaths", "arguments", "failure", *_FLOW)
 
     class Media:
         css = {"all": ("echomq_django/admin.css",)}
@@ -131,6 +133,11 @@ class LeaseAdmin(LeaseModelAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Lease | None = None) -> bool:
         """Return False: leases end by themselves."""
         return False
+
+    def get_fieldsets(self, request: HttpRequest, obj: Lease | None = None) -> Any:
+        """Return the sections of the page; that of chains and groups only where the job is in one."""
+        fields = [name for name in _FLOW if obj is not None and getattr(self, name)(obj)]
+        return [*super().get_fieldsets(request, obj), *([(_("Chain and group"), {"fields": fields})] if fields else [])]
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         """Return the list that reads from the server."""
@@ -193,6 +200,27 @@ class LeaseAdmin(LeaseModelAdmin):
         except (ValueError, RecursionError):
             return shown.arguments(None, None, body)
         return shown.arguments(*display.arguments(payload), payload)
+
+    @admin.display(description=_("group"))
+    def group(self, lease: Lease) -> str | None:
+        """Return the group that the job is in."""
+        group = lease.row.extras.get("group") if lease.row else None
+        return flow.of_group(lease.backend, lease.queue, group) if group else None
+
+    @admin.display(description=_("waits for"))
+    def waits_for(self, lease: Lease) -> str | None:
+        """Return how far the group is that the job waits for."""
+        after = lease.row.extras.get("after") if lease.row else None
+        return flow.of_after(lease.backend, after) if after else None
+
+    @admin.display(description=_("chain"))
+    def chain(self, lease: Lease) -> str | None:
+        """Return what follows the job."""
+        try:
+            chain = Message.unpack(lease.row.body).options.get("chain") if lease.row else None
+        except (ValueError, RecursionError):
+            return None
+        return flow.of_chain(chain) if chain else None
 
     @admin.display(description=_("last failure"))
     def failure(self, lease: Lease) -> str | None:

@@ -102,8 +102,13 @@ class LeaseRows:
             return []
 
 
+def key_of(alias: str, queue: str, job_id: str) -> str:
+    """Return what `find` finds a job by."""
+    return f"{alias}.{queue}.{job_id}"
+
+
 def find(key: str) -> Lease | None:
-    """Return the job behind `key` (`alias.queue.id`) as it stands now, leased or not; None if it is not live."""
+    """Return the job behind `key` as it stands now, leased or not; None if it is not live."""
     alias, _, rest = key.partition(".")
     name, _, job_id = rest.rpartition(".")
     queue = get_bus(alias).queue(name)
@@ -120,7 +125,7 @@ def _read(ranges: list[tuple[Source, int, int]]) -> list[Lease]:
 def _lease(source: Source, leased: reads.Leased) -> Lease:
     row = leased.row
     lease = Lease(
-        key=f"{source.alias}.{source.queue.name}.{row.job_id}",
+        key=key_of(source.alias, source.queue.name, row.job_id),
         job_id=row.job_id,
         task=_task(row),
         backend=source.alias,
