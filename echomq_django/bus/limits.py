@@ -14,7 +14,7 @@ from echomq_django.exceptions import InvalidOption
 _SET, _PAUSE, _RESUME = Script("limits/set"), Script("limits/pause"), Script("limits/resume")
 _RATE = re.compile(r"([1-9]\d*)/(s|m|h|[1-9]\d*s)", re.ASCII)
 _UNITS = {"s": 1, "m": 60, "h": 3600}
-_MOST = 1_000_000
+_MOST, _HEAVIEST = 1_000_000, 100  # others wait for a whole turn of a heavy lane
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def set(
     values = {
         "concurrency": _checked("concurrency", concurrency) if concurrency is not None else "",
         "rate": _per_ms(rate) if rate is not None else "",
-        "weight": _checked("weight", weight) if weight != 1 else "",
+        "weight": _checked("weight", weight, _HEAVIEST) if weight != 1 else "",
     }
     fields = _fields(lane)
     args = [value for name, field in fields.items() for value in (field, values[name])]
@@ -91,9 +91,9 @@ def _fields(lane: str | None) -> dict[str, str]:
     return {"concurrency": f"concurrency:{lane}", "rate": f"rate:lane:{lane}", "weight": f"weight:{lane}"}
 
 
-def _checked(name: str, value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _MOST:
-        raise InvalidOption(f"{name} = {value!r}: must be an integer from 1 to {_MOST:,}")
+def _checked(name: str, value: Any, most: int = _MOST) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+        raise InvalidOption(f"{name} = {value!r}: must be an integer from 1 to {most:,}")
     return value
 
 

@@ -45,57 +45,73 @@ end
 local of_queue
 if paused then count = 0 end
 if flow then count, of_queue = queue_room(count) end
-local ring = count > 0 and redis.call('ZRANGE', lanes, 0, count - 1) or {}
+local ring = count > 0 and redis.call('ZRANGE', lanes, 0, count - 1, 'WITHSCORES') or {}
 if #ring == 0 then return {} end
-local taking_turns = redis.call('ZCARD', lanes) > 1
+local alone, last = redis.call('ZCARD', lanes) == 1, last_turn()
+
+-- A turn is worth as many jobs as the lane weighs, in one claim or in several.
+local front, turns = {}, {}
+for n = 1, #ring / 2 do
+  local lane, turn = ring[2 * n - 1], tonumber(ring[2 * n])
+  local one = { lane = lane, key = lane_key(lane), weight = 1, room = count, taken = {}, leased = {} }
+  if flow then
+    one.weight = weight_of(lane)
+    one.room, one.wait = lane_room(lane)
+  end
+  one.place = math.floor(turn)
+  one.used = math.floor((turn - one.place) * one.weight + 0.5)
+  front[n], turns[n] = one, one
+end
 
 -- Read everything first: the server does not roll back what a failed script has written.
 local MAX_BYTES = 1048576
-local ids, rows, taken, leased, waits, late, unreadable = {}, {}, {}, {}, {}, {}, {}
-local left, bytes, shares = count, 0, #ring
-if flow then
-  shares = 0
-  for _, lane in ipairs(ring) do
-    shares = shares + weight_of(lane)
+local ids, rows, late, unreadable = {}, {}, {}, {}
+local left, bytes = count, 0
+
+local function take(one, id)
+  local row, why = read_row(base .. 'job:' .. id)
+  left, one.used = left - 1, one.used + 1
+  table.insert(one.taken, id)
+  if not row or row.state ~= 'p' then
+    unreadable[#unreadable + 1] = { id, why or row.state }
+  elseif has(row, EXTRAS) and has_expired(row) then
+    late[#late + 1] = { id, row }
+  else
+    ids[#ids + 1], rows[#rows + 1] = id, row
+    table.insert(one.leased, id)
+    bytes = bytes + #row.raw
   end
 end
-for turn, lane in ipairs(ring) do
-  local weight = flow and weight_of(lane) or 1
-  local share = math.ceil(left * weight / shares)
-  shares = shares - weight
-  if flow then
-    local room, wait = lane_room(lane)
-    share, waits[turn] = math.min(share, room), wait
-  end
-  taken[turn], leased[turn] = {}, {}
-  for _, id in ipairs(share > 0 and redis.call('ZRANGE', lane_key(lane), 0, share - 1) or {}) do
+
+local n = 1
+while turns[n] and left > 0 and bytes < MAX_BYTES do
+  local one = turns[n]
+  local share = math.min(left, alone and left or one.weight - one.used, one.room - #one.taken)
+  local first = #one.taken
+  for _, id in ipairs(share > 0 and redis.call('ZRANGE', one.key, first, first + share - 1) or {}) do
     if bytes >= MAX_BYTES then break end
-    table.insert(taken[turn], id)
-    local row, why = read_row(base .. 'job:' .. id)
-    if not row or row.state ~= 'p' then
-      unreadable[#unreadable + 1] = { id, why or row.state }
-    elseif has(row, EXTRAS) and has_expired(row) then
-      late[#late + 1] = { id, row }
-    else
-      ids[#ids + 1], rows[#rows + 1] = id, row
-      table.insert(leased[turn], id)
-      bytes = bytes + #row.raw
-    end
+    take(one, id)
   end
-  left = left - #taken[turn]
+  if one.used >= one.weight then
+    last = last + 1
+    one.place, one.used, turns[#turns + 1] = last, 0, one
+  end
+  n = n + 1
 end
 redis.call('EXISTS', hand, active, dead)
 
-local last, more = last_turn(), false
-for turn, lane in ipairs(ring) do
-  if #taken[turn] > 0 then redis.call('ZREM', lane_key(lane), unpack(taken[turn])) end
-  if flow and #leased[turn] > 0 then started_in_lane(lane, leased[turn]) end
-  if not drop_empty(lane) then
-    if waits[turn] then
-      hold(lane, waits[turn])
+local more = false
+for _, one in ipairs(front) do
+  if #one.taken > 0 then redis.call('ZREM', one.key, unpack(one.taken)) end
+  if flow and #one.leased > 0 then started_in_lane(one.lane, one.leased) end
+  if not drop_empty(one.lane) then
+    if one.wait then
+      hold(one.lane, one.wait)
     else
       more = true
-      if taking_turns and #taken[turn] > 0 then redis.call('ZADD', lanes, last + turn, lane) end
+      if not alone and #one.taken > 0 then
+        redis.call('ZADD', lanes, one.place + one.used / one.weight, one.lane)
+      end
     end
   end
 end
@@ -111,6 +127,6 @@ for _, pair in ipairs(late) do
   expire(pair[1], pair[2])
 end
 
-if more or #ring == count then wake_one() end
+if more or #front == count then wake_one() end
 if #ids == 0 then return {} end
 return lease(ids, rows, holder, nonce, starting)

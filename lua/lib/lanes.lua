@@ -4,8 +4,9 @@ local function lane_key(lane)
   return lane == '' and pending or base .. 'g:' .. lane .. ':pending'
 end
 
+-- A turn is a whole number, its place in the ring, and behind the point how much of it has been used.
 local function last_turn()
-  return tonumber(redis.call('ZREVRANGE', lanes, 0, 0, 'WITHSCORES')[2] or 0)
+  return math.floor(tonumber(redis.call('ZREVRANGE', lanes, 0, 0, 'WITHSCORES')[2] or 0))
 end
 
 local function to_ring(lane)

@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+import pytest
+
 from echomq_django.bus import jobs, limits
 from echomq_django.bus.jobs import claim
 from echomq_django.bus.limits import pause, resume
@@ -125,11 +127,44 @@ def test_the_tightest_of_all_limits_holds(queue):
 # Weights
 
 
-def test_a_batch_is_shared_by_weight(queue):
-    limits.set(queue, lane="a", weight=3)
+@pytest.mark.parametrize("number", [1, 3, 8, 50])
+def test_lanes_are_served_in_proportion_to_their_weights_whatever_the_size_of_a_claim(queue, number):
+    limits.set(queue, lane="a", weight=5)
+    limits.set(queue, lane="b", weight=2)
+    for lane in ("a", "b", "c"):
+        enqueued(queue, 420, lane=lane)
+    served = [row.lane for _ in range(400 // number) for row in claimed(queue, number)]
+    for turn in range(0, len(served) - 7, 8):
+        assert Counter(served[turn : turn + 8]) == {"a": 5, "b": 2, "c": 1}
+
+
+@pytest.mark.parametrize("number", [1, 2, 7])
+def test_equal_lanes_get_equally_much_whatever_the_size_of_a_claim(queue, number):
+    for lane in ("a", "b", "c"):
+        enqueued(queue, 80, lane=lane)
+    served = lanes_of([row for _ in range(210 // number) for row in claimed(queue, number)])
+    assert served == {"a": 70, "b": 70, "c": 70}
+
+
+@pytest.mark.parametrize("number", [1, 8])
+def test_a_light_lane_waits_for_no_more_jobs_than_all_others_weigh(queue, number):
+    limits.set(queue, lane="a", weight=100)
+    limits.set(queue, lane="b", weight=10)
+    enqueued(queue, 300, lane="a")
+    enqueued(queue, 300, lane="b")
+    claimed(queue, 40)
+    enqueued(queue, 1, lane="light")
+    served = [row.lane for _ in range(120 // number) for row in claimed(queue, number)]
+    assert served.index("light") <= 110
+
+
+def test_a_lane_whose_weight_is_dropped_in_its_turn_is_served_and_goes_behind_the_others(queue):
+    limits.set(queue, lane="a", weight=4)
     enqueued(queue, 20, lane="a")
     enqueued(queue, 20, lane="b")
-    assert lanes_of(claimed(queue, 8)) == {"a": 6, "b": 2}
+    claimed(queue, 3)
+    limits.set(queue, lane="a")
+    assert [row.lane for _ in range(4) for row in claimed(queue, 1)] == ["a", "b", "a", "b"]
 
 
 def test_what_a_heavy_lane_can_not_use_goes_to_the_others(queue):
@@ -139,8 +174,7 @@ def test_what_a_heavy_lane_can_not_use_goes_to_the_others(queue):
     assert lanes_of(claimed(queue, 10)) == {"a": 1, "b": 9}
 
 
-def test_a_light_lane_is_not_starved(queue):
-    limits.set(queue, lane="a", weight=1000)
-    enqueued(queue, 50, lane="a")
+def test_what_lanes_behind_a_lane_leave_comes_back_to_it(queue):
+    enqueued(queue, 20, lane="a")
     enqueued(queue, 1, lane="b")
-    assert "b" in lanes_of([row for _ in range(3) for row in claimed(queue, 4)])
+    assert lanes_of(claimed(queue, 10)) == {"a": 9, "b": 1}
