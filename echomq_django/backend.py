@@ -219,7 +219,7 @@ class EchoMQBackend(JobBackend):
         except InvalidJobId as error:
             raise TaskResultDoesNotExist(str(error)) from error
         found = self._from_bus(queue, result_id) if queue else None
-        found = found or self._from_floor(result_id)
+        found = found or self._from_floor(bus_jobs.stands_for(queue, result_id) if queue else result_id)
         if found is None:
             raise TaskResultDoesNotExist(f"{result_id}: no such job, or it has completed and its result has expired")
         return found

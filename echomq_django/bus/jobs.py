@@ -74,6 +74,7 @@ class Cancelled(IntEnum):
     ASKED = 2
     OVER = 0
     MISSING = -1
+    MERGED = -2
 
 
 class Verdict(IntEnum):
@@ -205,7 +206,7 @@ def claim(
 def claim_suspect(queue: Queue, holder: str, nonce: bytes, *, again: bool = False) -> Row | None:
     """Lease the oldest suspect to a `holder` that runs nothing else."""
     keys = queue.keys
-    names = [keys.suspect, *_lane_keys(queue, holder), keys.meta, keys.events]
+    names = [keys.suspect, *_lane_keys(queue, holder), keys.dead, keys.meta, keys.events]
     return next(iter(_rows(queue.run(_CLAIM_SUSPECT, names, [keys.base, holder, nonce, int(again)]))), None)
 
 
@@ -258,7 +259,10 @@ def die(queue: Queue, holder: str, ends: Sequence[Death]) -> list[Verdict]:
 
 
 def cancel(queue: Queue, job_id: str) -> Cancelled:
-    """End a job that waits; a job that runs is asked to stop, and gets no other turn if it does not end well."""
+    """End a job that waits; a job that runs is asked to stop, and gets no other turn if it does not end well.
+
+    A job that was MERGED goes on: others wait for the one that stands for it, which has an id of its own.
+    """
     keys = queue.keys
     names = [keys.pending, keys.lanes, keys.held, keys.limits, keys.scheduled, keys.suspect, keys.meta, keys.events]
     return Cancelled(queue.run(_CANCEL, [*names, keys.job(job_id)], [keys.base, job_id]))
@@ -291,6 +295,13 @@ def read(queue: Queue, job_id: str) -> Row | Done | None:
         if raw is not None and (winner := alias_of(raw)):
             job_id, raw = winner, cast(bytes | None, queue.client.get(queue.keys.job(winner)))
     return None if raw is None else parse(job_id, raw)
+
+
+def stands_for(queue: Queue, job_id: str) -> str:
+    """Return the id of the job that a merged one is now, or `job_id` itself."""
+    with server_errors("reading a job"):
+        raw = cast(bytes | None, queue.client.get(queue.keys.job(job_id)))
+    return raw and alias_of(raw) or job_id
 
 
 def _shortened(line: str) -> str:

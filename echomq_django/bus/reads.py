@@ -37,13 +37,13 @@ def server_ms(queue: Queue) -> int:
 
 
 def raw(queue: Queue, job_id: str) -> bytes:
-    """Return the bytes under a job's key, whatever they mean; none if there is nothing or no string."""
+    """Return the bytes under a job's key, whatever they mean: of what is no string as DUMP has them, or none at all."""
     with server_errors("reading a row"):
         try:
             return cast("bytes | None", queue.client.get(queue.keys.job(job_id))) or b""
         except ResponseError as error:
             if str(error).startswith("WRONGTYPE"):
-                return b""
+                return cast("bytes | None", queue.client.dump(queue.keys.job(job_id))) or b""
             raise
 
 

@@ -22,7 +22,7 @@ def promote(queue: Queue, *, limit: int = MAX_ROWS) -> Promoted:
     """Move jobs that are due to their lanes, and lanes that a rate allows to be served again into the ring."""
     keys = queue.keys
     names = [keys.scheduled, keys.pending, keys.lanes, keys.held, keys.limits, keys.active]
-    names += [keys.meta, keys.wake, keys.events]
+    names += [keys.dead, keys.meta, keys.wake, keys.events]
     again, count, due = queue.run(_PROMOTE, names, [keys.base, min(limit, MAX_ROWS)])
     return Promoted(count, None if due < 0 else due, bool(again))
 

@@ -11,7 +11,7 @@
 -- KEYS[9] row        STRING
 -- ARGV[1] base       prefix of the queue's keys
 -- ARGV[2] id         JOB id
--- Returns 1 | 2 | 0 | -1: cancelled, asked to stop, over already, no such job
+-- Returns 1 | 2 | 0 | -1 | -2: cancelled, asked to stop, over already, no such job, merged into another job
 local pending, lanes, held, limits, scheduled, suspect, meta, events =
   KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local base, id = ARGV[1], ARGV[2]
@@ -29,7 +29,10 @@ local base, id = ARGV[1], ARGV[2]
 --- @include cancelled
 
 local row, why = read_row(KEYS[9])
-if not row then return why == 'missing' and -1 or 0 end
+if why == 'missing' then return -1 end
+-- Others wait for the job that stands for this one.
+if why == 'alias' then return -2 end
+if not row then return 0 end
 if row.state == 'd' then return 0 end
 if row.state == 'a' then
   if not has(row, CANCELLED) then

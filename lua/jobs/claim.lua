@@ -34,6 +34,7 @@ local base, holder, nonce, count, starting = ARGV[1], ARGV[2], ARGV[3], tonumber
 --- @include again
 --- @include wake
 --- @include event
+--- @include lost
 --- @include let_go
 --- @include expire
 
@@ -120,8 +121,12 @@ if of_queue and #ids > 0 then take_tokens(of_queue, #ids) end
 for _, pair in ipairs(unreadable) do
   local id, why = pair[1], pair[2]
   -- A row of a newer release waits for a worker that can read it; anything else has no job behind it.
-  if why == 'newer' then redis.call('ZADD', scheduled, now + 30000, id) end
-  event(why == 'newer' and 'released' or 'lost', id, 0, why)
+  if why == 'newer' then
+    redis.call('ZADD', scheduled, now + 30000, id)
+    event('released', id, 0, why)
+  else
+    lose(id, why)
+  end
 end
 for _, pair in ipairs(late) do
   expire(pair[1], pair[2])

@@ -7,15 +7,16 @@
 -- KEYS[5] lanes    ZSET    lane -> turn
 -- KEYS[6] held     ZSET    lane -> when it may be served again
 -- KEYS[7] limits   HASH    of the queue and its lanes
--- KEYS[8] meta     HASH    protocol, flow, paused
--- KEYS[9] events   STREAM  off the happy path
+-- KEYS[8] dead     ZSET    id -> time of death in ms
+-- KEYS[9] meta     HASH    protocol, flow, paused
+-- KEYS[10] events  STREAM  off the happy path
 -- ARGV[1] base     prefix of the queue's keys
 -- ARGV[2] holder   1 to 40 characters
 -- ARGV[3] nonce    8 bytes, new for each claim
 -- ARGV[4] again    1: the reply to this nonce was lost
 -- Returns {id, row} or {}
 local suspect, active, hand, pending, lanes, held = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local limits, meta, events, base = KEYS[7], KEYS[8], KEYS[9], ARGV[1]
+local limits, dead, meta, events, base = KEYS[7], KEYS[8], KEYS[9], KEYS[10], ARGV[1]
 --- @include clock
 --- @include meta
 --- @include protocol
@@ -27,6 +28,7 @@ local limits, meta, events, base = KEYS[7], KEYS[8], KEYS[9], ARGV[1]
 --- @include lease
 --- @include again
 --- @include event
+--- @include lost
 
 if ARGV[4] == '1' then
   local before = claimed_before(ARGV[3])
@@ -52,7 +54,7 @@ redis.call('EXISTS', active)
 
 for _, pair in ipairs(lost) do
   redis.call('ZREM', suspect, pair[1])
-  event('lost', pair[1], 0, pair[2])
+  lose(pair[1], pair[2])
 end
 if not row then return {} end
 redis.call('ZREM', suspect, id)

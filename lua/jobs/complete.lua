@@ -34,19 +34,13 @@ local scheduled, meta, wake, handoff, base = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 --- @include group
 --- @include let_go
 --- @include done
+--- @include verdict
 --- @include results
 
-local verdicts, ended, rows = {}, {}, {}
+local verdicts, rows, ended = {}, {}, {}
 for n = 1, #KEYS - 10 do
-  local id, fence, nonce = ARGV[6 * n - 3], ARGV[6 * n - 2], ARGV[6 * n - 1]
-  local row, why, raw = read_row(KEYS[n + 10])
-  if holds(row, fence, nonce) then
-    verdicts[n], ended[#ended + 1], rows[n] = 1, id, row
-  elseif why == 'done' then
-    verdicts[n] = ended_as(raw, 'c', fence) and 1 or 0
-  else
-    verdicts[n] = why == 'missing' and -1 or 0
-  end
+  verdicts[n], rows[n] = verdict_of(KEYS[n + 10], ARGV[6 * n - 2], ARGV[6 * n - 1], 'c')
+  if rows[n] then ended[#ended + 1] = ARGV[6 * n - 3] end
 end
 if #ended == 0 then return verdicts end
 

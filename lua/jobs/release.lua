@@ -30,22 +30,13 @@ local scheduled, meta, wake, events, base = KEYS[7], KEYS[8], KEYS[9], KEYS[10],
 --- @include let_go
 --- @include group
 --- @include done
+--- @include verdict
 --- @include cancelled
 
 local verdicts, rows = {}, {}
 for n = 1, #KEYS - 10 do
-  local fence, nonce = ARGV[4 * n - 1], ARGV[4 * n]
-  local row, why, raw = read_row(KEYS[n + 10])
-  if holds(row, fence, nonce) then
-    verdicts[n], rows[n] = 1, row
-    redis.call('EXISTS', lane_key(row.lane))
-  elseif row and (row.state == 's' or row.state == 'p') and same_token(row, fence, nonce) then
-    verdicts[n] = 1
-  elseif why == 'done' and ended_as(raw, 'x', fence) then
-    verdicts[n] = 1
-  else
-    verdicts[n] = why == 'missing' and -1 or 0
-  end
+  verdicts[n], rows[n] = verdict_of(KEYS[n + 10], ARGV[4 * n - 1], ARGV[4 * n], 'spx')
+  if rows[n] then redis.call('EXISTS', lane_key(rows[n].lane)) end
 end
 redis.call('EXISTS', scheduled)
 

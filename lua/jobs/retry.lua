@@ -30,21 +30,12 @@ local scheduled, meta, wake, events, base = KEYS[7], KEYS[8], KEYS[9], KEYS[10],
 --- @include let_go
 --- @include group
 --- @include done
+--- @include verdict
 --- @include cancelled
 
 local verdicts, rows = {}, {}
 for n = 1, #KEYS - 10 do
-  local fence, nonce = ARGV[5 * n - 2], ARGV[5 * n - 1]
-  local row, why, raw = read_row(KEYS[n + 10])
-  if holds(row, fence, nonce) then
-    verdicts[n], rows[n] = 1, row
-  elseif row and (row.state == 's' or row.state == 'p') and same_token(row, fence, nonce) then
-    verdicts[n] = 1
-  elseif why == 'done' and ended_as(raw, 'x', fence) then
-    verdicts[n] = 1
-  else
-    verdicts[n] = why == 'missing' and -1 or 0
-  end
+  verdicts[n], rows[n] = verdict_of(KEYS[n + 10], ARGV[5 * n - 2], ARGV[5 * n - 1], 'spx')
 end
 local first_due = redis.call('ZRANGE', scheduled, 0, 0)[1]
 

@@ -7,7 +7,7 @@ local function write_done(row, state, result, ttl)
     math.min(row.attempts, 65535)) .. result, 'PX', ttl)
 end
 
--- Whether the lease with this fence is the one that ended the job this way.
-local function ended_as(raw, state, fence)
-  return string.sub(raw, 2, 2) == state and struct.unpack('<d', raw, 3) == tonumber(fence)
+-- Whether the lease with this fence is the one that ended the job in one of `states`.
+local function ended_as(raw, states, fence)
+  return string.find(states, string.sub(raw, 2, 2), 1, true) and struct.unpack('<d', raw, 3) == tonumber(fence)
 end

@@ -54,27 +54,3 @@ end
 local function weight_of(lane)
   return tonumber(redis.call('HGET', limits, 'weight:' .. lane) or 1)
 end
-
--- Lanes whose rate allows another job go back into the ring; what `running` counts and nobody holds is uncounted.
-local function reopen_lanes(limit)
-  local open = redis.call('ZRANGEBYSCORE', held, '-inf', now, 'LIMIT', 0, limit)
-  for _, lane in ipairs(open) do
-    redis.call('ZREM', held, lane)
-    if redis.call('EXISTS', lane_key(lane)) == 1 then to_ring(lane) end
-  end
-  local reopened = #open > 0
-  for _, lane in ipairs(redis.call('ZRANGEBYSCORE', held, 'inf', 'inf', 'LIMIT', 0, limit)) do
-    for _, id in ipairs(redis.call('SRANDMEMBER', running_key(lane), 10)) do
-      if not redis.call('ZSCORE', active, id) then reopened = left_lane(lane, id) or reopened end
-    end
-  end
-  return reopened
-end
-
--- Returns the server's ms at which a rate allows the next job.
-local function next_opening()
-  local opens = tonumber(redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')[2] or 'inf')
-  local one = bucket('')
-  if one and one.tokens < 1 and redis.call('EXISTS', lanes) == 1 then opens = math.min(opens, now + ms_to_token(one)) end
-  return opens
-end

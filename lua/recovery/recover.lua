@@ -28,6 +28,7 @@ local base, beat, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 --- @include running
 --- @include wake
 --- @include event
+--- @include lost
 --- @include let_go
 --- @include group
 --- @include done
@@ -62,10 +63,15 @@ if clamp == '1' then
   if #clamped < 2 * limit then clamp = '0' end
 end
 
-local expired, rows, reasons = {}, {}, {}
-for _, id in ipairs(redis.call('ZRANGEBYSCORE', active, '-inf', now, 'LIMIT', 0, limit)) do
+-- A lease that ends within its grace lasts until the end of that, so that no crowd of long ones hides a short one.
+local expired, rows, reasons, prolonged = {}, {}, {}, {}
+local overdue = redis.call('ZRANGEBYSCORE', active, '-inf', now, 'LIMIT', 0, limit)
+for _, id in ipairs(overdue) do
   local row, why = read_row(base .. 'job:' .. id)
-  if grace(row and row.lease_ms or default_lease) == 0 then
+  local lease_ms = row and row.lease_ms or default_lease
+  if grace(lease_ms) > 0 then
+    prolonged[#prolonged + 1], prolonged[#prolonged + 2] = now + math.min(grace(lease_ms), lease_ms), id
+  else
     local n = #expired + 1
     expired[n], rows[n], reasons[n] = id, row, why
     if row then redis.call('EXISTS', base .. 'hand:' .. row.holder, lane_key(row.lane)) end
@@ -75,6 +81,7 @@ redis.call('EXISTS', suspect, dead)
 
 redis.call('HSET', meta, 'last_pass', now, 'gap_at', gap_at, 'clamp', clamp or '0')
 if #clamped > 0 then redis.call('ZADD', active, unpack(clamped)) end
+if #prolonged > 0 then redis.call('ZADD', active, unpack(prolonged)) end
 
 local taken = { stalled = {}, died = {}, unstarted = {} }
 for n, id in ipairs(expired) do
@@ -84,7 +91,7 @@ for n, id in ipairs(expired) do
     redis.call('ZADD', active, now + default_lease, id)
   elseif not row or row.state ~= 'a' then
     redis.call('ZREM', active, id)
-    event('lost', id, 0, row and row.state or reasons[n])
+    lose(id, row and row.state or reasons[n])
   else
     if has(row, STARTED) then
       became = stall(id, row)
@@ -97,6 +104,6 @@ end
 
 if #taken.stalled + #taken.unstarted > 0 or flow and #taken.died > 0 then wake_one() end
 return {
-  #expired == limit and 1 or 0, grace(default_lease), taken.stalled, taken.died, taken.unstarted,
+  #overdue == limit and 1 or 0, grace(default_lease), taken.stalled, taken.died, taken.unstarted,
   redis.call('ZCARD', suspect), redis.call('ZCARD', dead),
 }

@@ -6,14 +6,15 @@
 -- KEYS[4] held       ZSET    lane -> when it may be served again
 -- KEYS[5] limits     HASH    of the queue and its lanes
 -- KEYS[6] active     ZSET    id -> lease deadline in ms
--- KEYS[7] meta       HASH    protocol, flow
--- KEYS[8] wake       LIST    at most one token
--- KEYS[9] events     STREAM  off the happy path
+-- KEYS[7] dead       ZSET    id -> time of death in ms
+-- KEYS[8] meta       HASH    protocol, flow, audit
+-- KEYS[9] wake       LIST    at most one token
+-- KEYS[10] events    STREAM  off the happy path
 -- ARGV[1] base       prefix of the queue's keys
 -- ARGV[2] limit      jobs at most
 -- Returns {again (1: the limit was reached), promoted, ms until there is something to do again (-1: nothing is known)}
 local scheduled, pending, lanes, held, limits, active = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local meta, wake, events, base, limit = KEYS[7], KEYS[8], KEYS[9], ARGV[1], tonumber(ARGV[2])
+local dead, meta, wake, events, base, limit = KEYS[7], KEYS[8], KEYS[9], KEYS[10], ARGV[1], tonumber(ARGV[2])
 --- @include clock
 --- @include meta
 --- @include protocol
@@ -22,8 +23,10 @@ local meta, wake, events, base, limit = KEYS[7], KEYS[8], KEYS[9], ARGV[1], tonu
 --- @include lanes
 --- @include running
 --- @include flow
+--- @include reopen
 --- @include wake
 --- @include event
+--- @include lost
 
 local due = redis.call('ZRANGEBYSCORE', scheduled, '-inf', now, 'LIMIT', 0, limit)
 local rows, reasons = {}, {}
@@ -46,7 +49,7 @@ for n, id in ipairs(due) do
     redis.call('ZADD', scheduled, now + 30000, id)
   else
     redis.call('ZREM', scheduled, id)
-    event('lost', id, 0, row and row.state or reasons[n])
+    lose(id, row and row.state or reasons[n])
   end
 end
 
@@ -54,6 +57,7 @@ local next_ms = tonumber(redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2] 
 local reopened = false
 if flow then
   reopened = reopen_lanes(limit)
+  reopened = audit_lanes() or reopened
   next_ms = math.min(next_ms, next_opening())
 end
 if promoted > 0 or reopened then wake_one() end

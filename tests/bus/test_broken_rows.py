@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from echomq_django.bus import jobs
+from echomq_django.bus import jobs, reads
 from echomq_django.bus.dead import forget, unmirrored
 from echomq_django.bus.jobs import Verdict
 from echomq_django.bus.queue import Queue, count
@@ -67,7 +67,8 @@ def damage(queue: Queue, job_id: str, how: str) -> None:
         queue.client.set(key, pieces[how])
 
 
-HOWS = ["missing", "empty", "cut off", "cut in the body", "of another type", "done"]
+DAMAGED = ["empty", "cut off", "cut in the body", "of another type"]
+HOWS = ["missing", *DAMAGED, "done"]
 
 
 def make_overdue(queue: Queue, key: str) -> None:
@@ -101,13 +102,29 @@ def test_a_broken_row_is_taken_out_reported_and_holds_nobody_up(queue, place, ar
     before = view(queue)[f"job:{broken}"] if how != "missing" else None
     pass_by(queue, place)
     after = view(queue)
-    assert broken not in after.get(place, {})
-    assert after.get(f"job:{broken}") == before
+    assert broken not in after.get(place, {}) or place == "dead"
+    assert after.get(f"job:{broken}") == (None if place == "dead" and how in DAMAGED else before)
+    assert (broken in after.get("dead", {})) is (place != "dead" and how in DAMAGED)
     assert sound not in after.get(place, {})
     if place == "dead":
         assert f"job:{sound}" not in after
     else:
         assert ("lost", broken) in [(event["kind"], event["id"]) for event in after["events"]]
+
+
+@each_place
+@pytest.mark.parametrize("how", DAMAGED)
+def test_a_damaged_row_is_kept_for_the_mirror_and_leaves_no_key_when_that_has_it(queue, place, arrange, how):
+    broken = arrange(queue)
+    damage(queue, broken, how)
+    before = reads.raw(queue, broken)
+    pass_by(queue, place) if place != "dead" else None
+    (death,) = unmirrored(queue)
+    assert (death.job_id, death.row) == (broken, None)
+    assert death.problem
+    assert reads.raw(queue, broken) == before
+    assert forget(queue, [(broken, f"unreadable:{death.died_at}")]) == [True]
+    assert not {"dead", f"job:{broken}"} & view(queue).keys()
 
 
 @each_place

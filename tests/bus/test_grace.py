@@ -36,7 +36,9 @@ def test_nothing_is_taken_in_the_first_pass_after_an_outage(queue):
         recovered = recover(queue)
     assert (recovered.stalled, recovered.died, recovered.unstarted) == ([], [], [])
     assert GRACE - 1000 < recovered.grace_ms <= GRACE
-    assert changed.keys() == {"meta"}
+    assert changed.keys() == {"meta", "active"}
+    now = server_ms(queue)
+    assert all(now + GRACE - 1000 < deadline <= now + GRACE for deadline in changed["active"].values())
 
 
 def test_the_very_first_pass_waits_too(queue):
@@ -94,8 +96,26 @@ def test_each_lease_has_a_grace_of_its_own_length(queue):
     (short,), (long,) = expired(queue, lease_ms=3000), expired(queue, lease_ms=90_000)
     gap(queue, 5000)
     assert recover(queue).stalled == [short.job_id]
+    expire(queue, long)
     gap(queue, 32_000)
     assert recover(queue).stalled == [long.job_id]
+
+
+def test_a_crowd_of_long_leases_in_their_grace_hides_no_short_one(queue):
+    expired(queue, 250, lease_ms=3_600_000)
+    (short,) = expired(queue, lease_ms=3000)
+    queue.client.zincrby(queue.keys.active, 0.5, short.job_id)  # behind all the others
+    gap(queue, 5000)
+    passes = [recover(queue), recover(queue)]
+    assert [one.again for one in passes] == [True, False]
+    assert [one.stalled for one in passes] == [[], [short.job_id]]
+
+
+def test_a_lease_that_is_shorter_than_its_grace_is_never_longer_than_a_lease(queue):
+    (row,) = expired(queue, lease_ms=300)
+    last_pass(queue, OUTAGE)
+    recover(queue)
+    assert queue.client.zscore(queue.keys.active, row.job_id) <= server_ms(queue) + 300
 
 
 def test_a_clock_that_stepped_back_costs_nobody_a_lease_and_holds_nobody_for_ever(queue):

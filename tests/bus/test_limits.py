@@ -344,6 +344,18 @@ def test_what_counts_as_running_and_is_not_is_found_out_by_the_next_promotion(qu
     assert [row.job_id for row in claimed(queue)] == [job_id]
 
 
+@pytest.mark.broken_keyspace
+def test_what_counts_as_running_and_is_not_is_found_out_in_every_lane_in_its_turn(queue):
+    lanes = [f"lane-{number}" for number in range(1500)]
+    ghosts = [f"{queue.keys.base}g:{lane}:running" for lane in lanes]
+    for lane, ghost in zip(lanes, ghosts, strict=True):
+        limits.set(queue, lane=lane, concurrency=5)
+        queue.client.sadd(ghost, new_job(queue).job_id)
+    for _ in range(25):
+        promote(queue)
+    assert queue.client.exists(*ghosts) == 0
+
+
 def test_what_runs_still_counts_after_a_promotion(queue):
     limits.set(queue, lane="a", concurrency=1)
     enqueued(queue, 2, lane="a")

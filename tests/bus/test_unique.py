@@ -4,7 +4,7 @@ import pytest
 
 from echomq_django.bus import jobs
 from echomq_django.bus.dead import requeue
-from echomq_django.bus.jobs import Entry, Verdict, enqueue
+from echomq_django.bus.jobs import Cancelled, Entry, Verdict, enqueue
 from echomq_django.bus.recovery import abandon, recover
 from echomq_django.bus.row import Done, State
 from echomq_django.bus.schedule import promote
@@ -247,3 +247,14 @@ def test_a_merged_job_can_not_be_discarded(queue):
     merged = new_job(queue, extras=unique())
     enqueue(queue, [merged])
     assert jobs.discard(queue, merged.job_id) is Verdict.MISSING
+
+
+def test_a_merged_job_can_not_be_cancelled_since_others_wait_for_the_one_that_stands_for_it(queue):
+    (winner,) = enqueued(queue, extras=unique())
+    merged = new_job(queue, extras=unique())
+    enqueue(queue, [merged])
+    with changes(queue) as changed:
+        assert jobs.cancel(queue, merged.job_id) is Cancelled.MERGED
+    assert changed == {}
+    assert jobs.stands_for(queue, merged.job_id) == winner == jobs.stands_for(queue, winner)
+    assert jobs.cancel(queue, winner) is Cancelled.NOW

@@ -175,6 +175,7 @@ def test_a_row_that_cannot_be_read_becomes_an_unreadable_death_and_holds_up_nobo
 
     assert {row.job_id for row in mirror(queue, "default")} == {broken, sound}
     assert mirror(queue, "default") == []
+    assert not queue.client.exists(queue.keys.job(broken))
 
     stored = DeadJob.objects.get(job_id=broken)
     assert stored.reason == DeadJob.UNREADABLE
@@ -184,14 +185,18 @@ def test_a_row_that_cannot_be_read_becomes_an_unreadable_death_and_holds_up_nobo
 
 
 @pytest.mark.broken_keyspace
-def test_a_row_of_another_type_becomes_an_unreadable_death_without_bytes(queue: Queue) -> None:
+def test_a_row_of_another_type_becomes_an_unreadable_death_that_can_be_restored(queue: Queue) -> None:
     broken = scenes.dead(queue)[0].job_id
-    queue.client.delete(queue.keys.job(broken))
-    queue.client.hset(queue.keys.job(broken), "state", "dead")
+    key = queue.keys.job(broken)
+    queue.client.delete(key)
+    queue.client.hset(key, "state", "dead")
 
     [stored] = mirror(queue, "default")
 
-    assert (stored.job_id, stored.reason, bytes(stored.payload)) == (broken, DeadJob.UNREADABLE, b"")
+    assert (stored.job_id, stored.reason) == (broken, DeadJob.UNREADABLE)
+    assert not queue.client.exists(key)
+    queue.client.restore(key, 0, bytes(stored.payload))
+    assert queue.client.hgetall(key) == {b"state": b"dead"}
     assert mirror(queue, "default") == []
 
 

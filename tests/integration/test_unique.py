@@ -10,6 +10,7 @@ from echomq_django.bus import jobs
 from echomq_django.bus.queue import Queue
 from echomq_django.bus.row import State
 from echomq_django.conf import load
+from echomq_django.floor.dead_letters import mirror
 from echomq_django.plan import make_plan
 from tests.bus import scenes
 from tests.chaos import flow_tasks, ledger, seen, tasks
@@ -120,3 +121,26 @@ def test_the_key_is_of_the_task_and_of_the_arguments_in_any_order_of_keywords(cr
     add, tell = flow_tasks.add.using(unique="done"), flow_tasks.tell.using(unique="start")
     assert key(add, 1, a=2, b=3) == key(add, 1, b=3, a=2)
     assert len({key(add, 1), key(add, 2), key(add), key(tell, 1), key(add, x=1)}) == 5
+
+
+def test_who_lost_can_not_cancel_the_job_of_the_others_but_learns_its_id(crew: Crew, queue: Queue) -> None:
+    task = tasks.nothing.using(unique="done")
+    first, merged = task.enqueue(), task.enqueue()
+
+    assert merged.cancel() is False
+    winner = task.get_result(merged.id)
+    assert (winner.id, winner.state) == (first.id, "pending")
+    assert winner.cancel() is True
+    merged.refresh()
+    assert merged.state == "cancelled"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_who_lost_to_a_job_that_died_reads_its_death_from_the_database(crew: Crew, queue: Queue) -> None:
+    first, merged = (tasks.fail.using(unique="done").enqueue() for _ in range(2))
+    [row] = jobs.claim(queue, scenes.W1, scenes.nonce(), 9)
+    jobs.die(queue, scenes.W1, [scenes.death(row)])
+    [death] = mirror(queue, "default")
+
+    merged.refresh()
+    assert (death.job_id, merged.state) == (first.id, "dead")
