@@ -60,7 +60,7 @@ for n = 1, #ring / 2 do
     one.room, one.wait = lane_room(lane)
   end
   one.place = math.floor(turn)
-  one.used = math.floor((turn - one.place) * one.weight + 0.5)
+  one.used = math.min(one.weight - 1, math.floor((turn - one.place) * one.weight + 0.5))
   front[n], turns[n] = one, one
 end
 

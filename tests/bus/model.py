@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from echomq_django.bus.jobs import Cancelled, Entry, NewJob, Unique, Verdict
 from echomq_django.bus.row import Failure, Row, State, Token
+from tests.bus.ring import Ring
 
 NO_NONCE = bytes(8)
 WAITING = (State.SCHEDULED, State.PENDING)
@@ -24,11 +25,11 @@ class Model:
     aliases: dict[str, str] = field(default_factory=dict)
     locks: dict[str, str] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
-    ring: list[str] = field(default_factory=list)
-    held: set[str] = field(default_factory=set)
-    paused: set[str] = field(default_factory=set)
-    limits: dict[str, int] = field(default_factory=dict)
-    running: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    over: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    waiting: set[str] = field(default_factory=set)
+    opened: set[str] = field(default_factory=set)
+    handoff: list[bytes] = field(default_factory=list)
+    ring: Ring = field(default_factory=Ring)
 
     def add(self, job: NewJob) -> Entry:
         """Enqueue `job`; its instants are the server's to tell."""
@@ -40,7 +41,10 @@ class Model:
                 self.aliases[job.job_id] = winner
                 return Entry.MERGED
             self.locks[unique["key"]] = job.job_id
-        state = State.SCHEDULED if job.delay_ms else State.PENDING
+        after = (job.extras or {}).get("after")
+        if waits := after and len(self.over[after["group"]]) < after["size"]:
+            self.waiting.add(job.job_id)
+        state = State.SCHEDULED if job.delay_ms or waits else State.PENDING
         self.rows[job.job_id] = Row(
             job.job_id, state, job.lane, job.priority, job.max_stalled, job.lease_ms, 0, 0, job.body,
             extras=dict(job.extras or {}),
@@ -59,30 +63,21 @@ class Model:
         return {row.job_id for row in held if holder in (None, row.holder)}
 
     def next_claim(self, number: int) -> list[str]:
-        """Take `number` jobs out of their lanes, a share from each lane whose turn it is and that has room."""
-        turn, left, taken, moved = self.ring[:number], number, list[str](), list[str]()
-        for place, lane in enumerate(turn):
-            room = self._room(lane)
-            share = max(0, min(-(-left // (len(turn) - place)), room))
-            taken += self.pending(lane)[:share]
-            left -= len(self.pending(lane)[:share])
-            if room <= 0:
-                self.held.add(lane)
-            elif self.pending(lane)[share:]:
-                moved.append(lane)
-        self.ring = [lane for lane in self.ring if lane not in turn] + moved
-        return taken
+        """Take `number` jobs out of their lanes, as far as the limits allow."""
+        return self.ring.serve(min(number, self.ring.queue_room(len(self.active()))), self.pending)
 
     def next_suspect(self) -> str | None:
         """The oldest job that is to be run alone and whose lane has room."""
-        waiting = [row for row in self.rows.values() if row.state is State.SUSPECT and self._may_start(row.lane)]
-        return min(waiting, key=lambda row: (row.order, row.job_id)).job_id if waiting else None
+        waiting = [row for row in self.rows.values() if row.state is State.SUSPECT]
+        free = [row for row in waiting if self.ring.closed(row.lane) is None]
+        if not free or not self.ring.queue_room(len(self.active())):
+            return None
+        return min(free, key=lambda row: (row.order, row.job_id)).job_id
 
     def lease(self, job_id: str, holder: str, token: Token, claimed_at: int, *, started: bool) -> None:
         """Put a job into a hand."""
         row = self.rows[job_id]
-        if row.lane in self.limits:
-            self.running[row.lane].add(job_id)
+        self.ring.start(row.lane, job_id)
         self.rows[job_id] = replace(
             row, state=State.ACTIVE, started=started, attempts=row.attempts + 1, claimed_at=claimed_at,
             token=token, holder=holder,
@@ -118,13 +113,15 @@ class Model:
         same = row.token == lease.token
         return Verdict.ACCEPTED if same and row.state in (State.ACTIVE, *replayed) else Verdict.STALE
 
-    def complete(self, lease: Row, *, keep: bool) -> Verdict:
-        """End a job well."""
+    def complete(self, lease: Row, *, keep: bool, follower: NewJob | None = None) -> Verdict:
+        """End a job well; its `follower`, if it has one, is enqueued."""
         if self.done.get(lease.job_id) == lease.token.fence and lease.job_id not in self.cancelled:
             return Verdict.ACCEPTED
         verdict = self.verdict(lease)
         if verdict is Verdict.ACCEPTED:
-            self._let_go(self._unlease(self.rows.pop(lease.job_id)))
+            self._leave_group(self._let_go(self._unlease(self.rows.pop(lease.job_id))))
+            if follower:
+                self.add(follower)
             if keep:
                 self.done[lease.job_id] = lease.token.fence
             else:
@@ -181,8 +178,8 @@ class Model:
         return became
 
     def promote(self, job_ids: Iterable[str]) -> None:
-        """Let scheduled jobs become due."""
-        for job_id in sorted(job_ids):
+        """Let scheduled jobs become due, and with them those whose group is over."""
+        for job_id in sorted({*job_ids, *self.opened}):
             self._move(self.rows[job_id], state=State.PENDING)
 
     def forget(self, death: Row) -> bool:
@@ -208,7 +205,7 @@ class Model:
             "claimed_at": 0,
             "via_outbox": True,
         }
-        life |= {"cancelled": False, "extras": {}}
+        life |= {"cancelled": False, "extras": {name: death.extras[name] for name in death.extras.keys() & {"group"}}}
         self._move(death, state=State.PENDING, token=Token(death.token.fence, NO_NONCE), **life)
         return True
 
@@ -219,14 +216,15 @@ class Model:
             return Verdict.MISSING
         if row.state is State.ACTIVE:
             return Verdict.STALE
-        self._leave(self._let_go(row))
+        self._leave(self._leave_group(self._let_go(row)))
         return Verdict.ACCEPTED
 
     def cancel(self, job_id: str) -> Cancelled:
         """End a job that waits, or ask it to stop."""
         row = self.rows.get(job_id)
         if row is None:
-            return Cancelled.OVER if job_id in self.done.keys() | self.aliases.keys() else Cancelled.MISSING
+            merged = Cancelled.MERGED if job_id in self.aliases else Cancelled.MISSING
+            return Cancelled.OVER if job_id in self.done else merged
         if row.state is State.DEAD:
             return Cancelled.OVER
         if row.state is State.ACTIVE:
@@ -235,30 +233,6 @@ class Model:
         self._end_cancelled(row)
         return Cancelled.NOW
 
-    def pause(self, lane: str) -> None:
-        """Let nothing more of a lane start."""
-        self.paused.add(lane)
-        if lane in self.ring:
-            self.ring.remove(lane)
-            self.held.add(lane)
-
-    def resume(self, lane: str) -> bool:
-        """Let a lane start jobs again."""
-        was = lane in self.paused
-        self.paused.discard(lane)
-        if was:
-            self._reopen(lane)
-        return was
-
-    def limit(self, lane: str, concurrency: int | None) -> None:
-        """Bound how many jobs of a lane run."""
-        if concurrency is None:
-            self.limits.pop(lane, None)
-            self.running.pop(lane, None)
-        else:
-            self.limits[lane] = concurrency
-        self._reopen(lane)
-
     def _winner(self, unique: Unique) -> str | None:
         winner = self.locks.get(unique["key"])
         row = self.rows.get(winner or "")
@@ -266,21 +240,8 @@ class Model:
             return None
         return winner if unique["mode"] == "done" or row.state in WAITING else None
 
-    def _room(self, lane: str) -> float:
-        return self.limits.get(lane, float("inf")) - len(self.running[lane])
-
-    def _may_start(self, lane: str) -> bool:
-        return lane not in self.paused and self._room(lane) > 0
-
-    def _reopen(self, lane: str) -> None:
-        if lane in self.held and lane not in self.paused:
-            self.held.remove(lane)
-            self.ring.append(lane)
-
     def _unlease(self, row: Row) -> Row:
-        if row.job_id in self.running[row.lane]:
-            self.running[row.lane].remove(row.job_id)
-            self._reopen(row.lane)
+        self.ring.leave(row.lane, row.job_id)
         return row
 
     def _let_go(self, row: Row) -> Row:
@@ -288,8 +249,16 @@ class Model:
             del self.locks[unique["key"]]
         return row
 
+    def _leave_group(self, row: Row) -> Row:
+        if group := row.extras.get("group"):
+            self.over[group["id"]].add(row.job_id)
+            if len(self.over[group["id"]]) >= group["size"] and group["after"] in self.waiting:
+                self.waiting.remove(group["after"])
+                self.opened.add(group["after"])
+        return row
+
     def _end_cancelled(self, row: Row) -> None:
-        self._leave(self._let_go(row))
+        self._leave(self._leave_group(self._let_go(row)))
         self.gone.discard(row.job_id)
         self.cancelled.add(row.job_id)
         self.done[row.job_id] = row.token.fence
@@ -321,20 +290,17 @@ class Model:
 
     def _move(self, row: Row, **changes: object) -> None:
         self.rows[row.job_id] = replace(row, started=False, **changes)
-        self._settle(row.lane)
+        self._unschedule(row)
 
     def _leave(self, row: Row) -> None:
         del self.rows[row.job_id]
         self.gone.add(row.job_id)
+        self._unschedule(row)
+
+    def _unschedule(self, row: Row) -> None:
+        self.waiting.discard(row.job_id)
+        self.opened.discard(row.job_id)
         self._settle(row.lane)
 
     def _settle(self, lane: str) -> None:
-        """Let a lane join the ring, or what is held, or leave them."""
-        if not self.pending(lane):
-            self.held.discard(lane)
-            self.ring = [one for one in self.ring if one != lane]
-        elif lane not in self.held and lane not in self.ring:
-            if lane in self.paused:
-                self.held.add(lane)
-            else:
-                self.ring.append(lane)
+        self.ring.settle(lane, bool(self.pending(lane)))

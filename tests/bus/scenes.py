@@ -102,6 +102,14 @@ def stay_awake(queue: Queue) -> None:
     queue.client.hset(queue.keys.meta, mapping={"last_pass": server_ms(queue), "gap_at": 0, "clamp": 0})
 
 
+def fill_bucket(queue: Queue, lane: str | None) -> None:
+    """Let so much time have passed that the bucket of a lane, or of the queue, is full and nothing waits for it."""
+    name, now = "bucket:" if lane is None else f"bucket:lane:{lane}", server_ms(queue)
+    queue.client.hdel(queue.keys.limits, name)
+    if queue.client.zscore(queue.keys.held, lane or "") not in (None, float("inf")):
+        queue.client.zadd(queue.keys.held, {lane or "": now - 1})
+
+
 def make_due(queue: Queue, *job_ids: str) -> None:
     """Let the time of scheduled jobs have come."""
     if job_ids:

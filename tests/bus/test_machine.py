@@ -4,10 +4,12 @@ EMQ_MACHINE names how long: `quick` (some 15 seconds), `ci` (minutes) or `deep` 
 """
 
 import faulthandler
+import math
 import os
 from dataclasses import replace
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -18,12 +20,13 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from echomq_django.bus import dead, jobs, limits, recovery, schedule
-from echomq_django.bus.jobs import Entry
+from echomq_django.bus import dead, groups, ids, jobs, limits, recovery, schedule
+from echomq_django.bus.jobs import Entry, NewJob
 from echomq_django.bus.queue import Queue
 from echomq_django.bus.row import Done, Row, State, alias_of
 from tests.bus import scenes
 from tests.bus.model import Model
+from tests.bus.ring import RATE, Limits
 from tests.bus.scenes import FAILURE, SOON, W1, W2
 from tests.bus.view import view
 from tests.invariants import check
@@ -43,6 +46,8 @@ PROFILE = settings.get_profile(f"machine-{os.environ.get('EMQ_MACHINE', 'quick')
 extras = st.sampled_from(
     [None] * 4 + [{"expires": 0}] + [scenes.unique(mode, key=key) for mode in ("done", "start") for key in "kl"]
 )
+# A rate gives no token back within an hour, so that it needs no clock.
+BOUNDS = {"concurrency": st.integers(1, 3), "rate": st.integers(1, 4)}
 lanes, holders = st.sampled_from(["", "a", "b"]), st.sampled_from([W1, W2])
 fresh = st.fixed_dictionaries(
     {
@@ -67,6 +72,9 @@ class Lives(RuleBasedStateMachine):
         super().__init__()
         queue.client.flushdb()
         self.queue, self.model = queue, Model()
+        self.other = Queue(queue.client, queue.keys.prefix, "reports")
+        self.unborn: list[NewJob] = []
+        self.abroad: list[str] = []
         self.ever: list[str] = []
         self.leases: list[Row] = []
         self.deaths: list[Row] = []
@@ -80,9 +88,27 @@ class Lives(RuleBasedStateMachine):
     def enqueue(self, batch):
         new = [scenes.new_job(self.queue, **options) for options in batch]
         assert jobs.enqueue(self.queue, [*new, new[0]]) == [*map(self.model.add, new), Entry.KNOWN]
-        for job in new:
-            self._learn(job.job_id)
-            self.ever.append(job.job_id)
+        self._born(new)
+
+    @rule(size=st.integers(1, 3), lane=lanes, late=st.booleans(), delay_ms=st.sampled_from([0, SOON]))
+    def enqueue_group(self, size, lane, late, delay_ms):
+        group = scenes.a_group(self.queue, size)
+        after = {"group": group["id"], "size": size, "far": False}
+        then = scenes.new_job(
+            self.queue, job_id=group["after"], lane=lane, delay_ms=delay_ms, extras={"after": after}
+        )
+        members = [scenes.new_job(self.queue, lane=lane, extras={"group": group}) for _ in range(size)]
+        new = members if late else [then, *members]
+        self.unborn += [then] if late else []
+        assert jobs.enqueue(self.queue, new) == list(map(self.model.add, new))
+        self._born(new)
+
+    @precondition(lambda self: self.unborn)
+    @rule()
+    def enqueue_what_waits_for_a_group(self):
+        then = self.unborn.pop()
+        assert jobs.enqueue(self.queue, [then]) == [self.model.add(then)]
+        self._born([then])
 
     @precondition(lambda self: self.model.done or self.model.gone)
     @rule(data=st.data(), lane=lanes, extras=extras)
@@ -124,11 +150,26 @@ class Lives(RuleBasedStateMachine):
         self.model.start(holder, started)
 
     @precondition(lambda self: self.leases)
-    @rule(data=st.data(), keep=st.booleans())
-    def complete(self, data, keep):
+    @rule(data=st.data(), keep=st.booleans(), lane=lanes, follows=st.sampled_from(["", "", "mail", "reports"]))
+    def complete(self, data, keep, lane, follows):
         lease = self._lease(data)
-        verdicts = jobs.complete(self.queue, lease.holder, [scenes.completion(lease, 600_000 if keep else 0)])
-        assert verdicts == [self.model.complete(lease, keep=keep)]
+        end, fresh = scenes.completion(lease, 600_000 if keep else 0), self.model.holds(lease)
+        follower = scenes.new_job(self.queue, job_id=ids.mint(follows), lane=lane) if follows else None
+        if follower:
+            end = replace(end, parcel=follower.parcel(follows))
+        near = follower if follows == "mail" else None
+        assert jobs.complete(self.queue, lease.holder, [end]) == [self.model.complete(lease, keep=keep, follower=near)]
+        self.model.handoff += [end.parcel] if follows == "reports" and fresh else []
+        self._born([near] if near and fresh else [])
+
+    @precondition(lambda self: self.model.handoff)
+    @rule(again=st.booleans())
+    def run_errand(self, again):
+        (errand,) = groups.errands(self.queue, 1)
+        assert errand.raw == self.model.handoff.pop(0)
+        for _ in range(1 + again):
+            assert groups.run_errand(self.queue, errand, self.other)
+        self.abroad.append(errand.parcel.job_id)
 
     @precondition(lambda self: self.leases)
     @rule(data=st.data())
@@ -168,7 +209,7 @@ class Lives(RuleBasedStateMachine):
     @rule(data=st.data(), holder=holders)
     def abandon(self, data, holder):
         ran = [(row.job_id, row.token.fence) for row in self._running(data)]
-        known = list(self.model.ring)
+        known = list(self.model.ring.turns)
         expected = self.model.abandon(holder, ran)
         recovered = recovery.abandon(self.queue, holder, ran)
         assert {kind: sorted(getattr(recovered, kind)) for kind in expected} == expected
@@ -178,7 +219,8 @@ class Lives(RuleBasedStateMachine):
     @some(State.SCHEDULED)
     @rule(data=st.data())
     def promote(self, data):
-        due = [row.job_id for row in self._some(data, State.SCHEDULED)]
+        drawn = [row.job_id for row in self._some(data, State.SCHEDULED)]
+        due = {*drawn, *self.model.opened} - self.model.waiting
         scenes.make_due(self.queue, *due)
         assert schedule.promote(self.queue).count == len(due)
         self.model.promote(due)
@@ -193,7 +235,7 @@ class Lives(RuleBasedStateMachine):
     @rule(data=st.data())
     def requeue(self, data):
         death = data.draw(st.sampled_from(self.deaths))
-        assert dead.requeue(self.queue, scenes.revival(death)) == self.model.requeue(death)
+        assert dead.requeue(self.queue, scenes.revival(death, group=death.extras.get("group"))) == self.model.requeue(death)
         self._learn(death.job_id)
 
     @precondition(lambda self: len(self.model.rows) > 4)
@@ -210,16 +252,28 @@ class Lives(RuleBasedStateMachine):
     @rule(lane=lanes)
     def pause(self, lane):
         limits.pause(self.queue, lane=lane)
-        self.model.pause(lane)
+        self.model.ring.pause(lane)
 
     @rule(lane=lanes)
     def resume(self, lane):
-        assert limits.resume(self.queue, lane=lane) == self.model.resume(lane)
+        assert limits.resume(self.queue, lane=lane) == self.model.ring.resume(lane)
 
-    @rule(lane=lanes, concurrency=st.sampled_from([1, 2, None]))
-    def limit(self, lane, concurrency):
-        limits.set(self.queue, lane=lane, concurrency=concurrency)
-        self.model.limit(lane, concurrency)
+    @rule(lane=lanes, bounds=st.fixed_dictionaries({}, optional=BOUNDS | {"weight": st.integers(1, 3)}))
+    def limit_lane(self, lane, bounds):
+        self._limit(lane, bounds)
+
+    @rule(bounds=st.fixed_dictionaries({}, optional=BOUNDS))
+    def limit_queue(self, bounds):
+        self._limit(None, bounds)
+
+    @precondition(lambda self: any(one.rate for one in self.model.ring.limits.values()))
+    @rule(data=st.data())
+    def wait_for_a_rate(self, data):
+        lane = data.draw(st.sampled_from([lane for lane, one in self.model.ring.limits.items() if one.rate]))
+        scenes.fill_bucket(self.queue, lane)
+        self.model.promote([])
+        self.model.ring.refill(lane)
+        schedule.promote(self.queue)
 
     @invariant()
     def every_job_is_in_one_place_and_as_the_model_has_it(self):
@@ -228,8 +282,15 @@ class Lives(RuleBasedStateMachine):
         rows = {name.removeprefix("job:"): row for name, row in seen.items() if name.startswith("job:")}
         assert {job_id: row for job_id, row in rows.items() if isinstance(row, Row)} == self.model.rows
         assert {job_id: row.fence for job_id, row in rows.items() if isinstance(row, Done)} == self.model.done
-        assert sorted(seen.get("lanes", {}), key=seen.get("lanes", {}).get) == self.model.ring
-        assert seen.get("held", {}) == dict.fromkeys(self.model.held, float("inf"))
+        turns = sorted(seen.get("lanes", {}).items(), key=lambda turn: turn[1])
+        assert [(lane, pytest.approx(turn % 1)) for lane, turn in turns] == [*self.model.ring.turns.items()]
+        held = {lane: until if until == math.inf else RATE for lane, until in seen.get("held", {}).items()}
+        assert held == self.model.ring.held
+        assert {job_id for job_id, due in seen.get("scheduled", {}).items() if due == math.inf} == self.model.waiting
+        over = {name.removeprefix("group:"): members for name, members in seen.items() if name.startswith("group:")}
+        assert over == {group_id: members for group_id, members in self.model.over.items() if members}
+        assert seen.get("handoff", []) == self.model.handoff
+        assert {name for name in view(self.other) if name.startswith("job:")} == {f"job:{one}" for one in self.abroad}
         aliases = {job_id: alias_of(raw) for job_id, raw in rows.items() if isinstance(raw, bytes)}
         assert aliases == self.model.aliases
         unmirrored = [one.row for one in dead.unmirrored(self.queue)]
@@ -245,6 +306,16 @@ class Lives(RuleBasedStateMachine):
         self.model.lease(row.job_id, holder, row.token, row.claimed_at, started=started)
         self.leases.append(row)
 
+    def _born(self, new):
+        for job in new:
+            self._learn(job.job_id)
+            self.ever.append(job.job_id)
+
+    def _limit(self, lane, bounds):
+        rate = bounds.get("rate")
+        limits.set(self.queue, lane=lane, **bounds | {"rate": f"{rate}/h"} if rate else bounds)
+        self.model.ring.limit(lane, Limits(**bounds))
+
     def _learn(self, job_id):
         """Take over what only the server can know: when a job was enqueued, and its order."""
         if job_id in self.model.rows:
@@ -255,8 +326,8 @@ class Lives(RuleBasedStateMachine):
         """Take over the order in which lanes joined: a hand has none."""
         turns = [lane.decode() for lane in self.queue.client.zrange(self.queue.keys.lanes, 0, -1)]
         assert turns[: len(known)] == known
-        assert sorted(turns) == sorted(self.model.ring)
-        self.model.ring = turns
+        assert sorted(turns) == sorted(self.model.ring.turns)
+        self.model.ring.turns = {lane: self.model.ring.turns[lane] for lane in turns}
 
     def _note_deaths(self):
         self.deaths += [replace(row) for row in self._of(State.DEAD) if row not in self.deaths]
