@@ -1,6 +1,6 @@
 """Thousands of random lives: after each move the server must show what a small model in Python says.
 
-EMQ_MACHINE names how long: `quick` (some 15 seconds), `ci` (minutes) or `deep` (an hour).
+EMQ_MACHINE names how long: `quick` (some 30 seconds), `ci` (minutes) or `deep` (an hour).
 """
 
 import faulthandler
@@ -31,7 +31,7 @@ from tests.bus.scenes import FAILURE, SOON, W1, W2
 from tests.bus.view import view
 from tests.invariants import check
 
-PROFILES = {"quick": (100, 40), "ci": (500, 60), "deep": (5000, 100)}
+PROFILES = {"quick": (200, 50), "ci": (500, 60), "deep": (5000, 100)}
 for name, (examples, steps) in PROFILES.items():
     settings.register_profile(
         f"machine-{name}",
@@ -46,9 +46,14 @@ PROFILE = settings.get_profile(f"machine-{os.environ.get('EMQ_MACHINE', 'quick')
 extras = st.sampled_from(
     [None] * 4 + [{"expires": 0}] + [scenes.unique(mode, key=key) for mode in ("done", "start") for key in "kl"]
 )
-# A rate gives no token back within an hour, so that it needs no clock.
-BOUNDS = {"concurrency": st.integers(1, 3), "rate": st.integers(1, 4)}
+# A rate of a few in an hour gives no token back while a test runs, so that the model needs no clock.
+bounds = st.fixed_dictionaries(
+    {}, optional={"concurrency": st.integers(1, 3), "rate": st.integers(1, 3), "weight": st.integers(1, 3)}
+)
 lanes, holders = st.sampled_from(["", "a", "b"]), st.sampled_from([W1, W2])
+claim = st.fixed_dictionaries(
+    {"holder": holders, "number": st.integers(1, 6), "starting": st.integers(0, 6), "lost": st.booleans()}
+)
 fresh = st.fixed_dictionaries(
     {
         "lane": lanes,
@@ -80,9 +85,11 @@ class Lives(RuleBasedStateMachine):
         self.deaths: list[Row] = []
         self.fences: dict[str, int] = {}
 
-    @initialize(batch=st.lists(fresh, min_size=2, max_size=8))
-    def begin(self, batch):
+    @initialize(batch=st.lists(fresh, min_size=2, max_size=8), tight=st.dictionaries(st.none() | lanes, bounds))
+    def begin(self, batch, tight):
         self.enqueue(batch)
+        for lane, few in tight.items():
+            self.limit(lane, few)
 
     @rule(batch=st.lists(fresh, min_size=1, max_size=4))
     def enqueue(self, batch):
@@ -118,21 +125,10 @@ class Lives(RuleBasedStateMachine):
         self._learn(job.job_id)
 
     @some(State.PENDING)
-    @rule(holder=holders, number=st.integers(1, 6), starting=st.integers(0, 6), lost=st.booleans())
-    def claim(self, holder, number, starting, lost):
-        nonce = scenes.nonce()
-        rows = jobs.claim(self.queue, holder, nonce, number, starting=starting)
-        taken = self.model.next_claim(number)
-        late = [job_id for job_id in taken if "expires" in self.model.rows[job_id].extras]
-        assert [row.job_id for row in rows] == [job_id for job_id in taken if job_id not in late]
-        for job_id in late:
-            self.model.expire(job_id, scenes.stored(self.queue, job_id).token)
-        self._note_deaths()
-        for place, row in enumerate(rows):
-            self._leased(row, holder, started=place < starting)
-        if lost and rows:  # an answer without jobs is nothing to hear again
-            again = jobs.claim(self.queue, holder, nonce, number, starting=starting, again=True)
-            assert sorted(again, key=_id) == sorted(rows, key=_id)
+    @rule(claims=st.lists(claim, min_size=1, max_size=4))
+    def claim(self, claims):
+        for one in claims:
+            self._claim(**one)
 
     @some(State.SUSPECT)
     @rule(holder=holders)
@@ -249,22 +245,20 @@ class Lives(RuleBasedStateMachine):
         job_id = data.draw(st.sampled_from(self.ever))
         assert jobs.cancel(self.queue, job_id) is self.model.cancel(job_id)
 
-    @rule(lane=lanes)
-    def pause(self, lane):
-        limits.pause(self.queue, lane=lane)
-        self.model.ring.pause(lane)
+    @rule(lane=lanes, again=st.booleans())
+    def pause_or_resume(self, lane, again):
+        if again:
+            assert limits.resume(self.queue, lane=lane) == self.model.ring.resume(lane)
+        else:
+            limits.pause(self.queue, lane=lane)
+            self.model.ring.pause(lane)
 
-    @rule(lane=lanes)
-    def resume(self, lane):
-        assert limits.resume(self.queue, lane=lane) == self.model.ring.resume(lane)
-
-    @rule(lane=lanes, bounds=st.fixed_dictionaries({}, optional=BOUNDS | {"weight": st.integers(1, 3)}))
-    def limit_lane(self, lane, bounds):
-        self._limit(lane, bounds)
-
-    @rule(bounds=st.fixed_dictionaries({}, optional=BOUNDS))
-    def limit_queue(self, bounds):
-        self._limit(None, bounds)
+    @rule(lane=st.none() | lanes, bounds=bounds)
+    def limit(self, lane, bounds):
+        bounds = bounds | {"weight": 1} if lane is None else bounds
+        rate = bounds.get("rate")
+        limits.set(self.queue, lane=lane, **bounds | {"rate": f"{rate}/h"} if rate else bounds)
+        self.model.ring.limit(lane, Limits(**bounds))
 
     @precondition(lambda self: any(one.rate for one in self.model.ring.limits.values()))
     @rule(data=st.data())
@@ -300,6 +294,21 @@ class Lives(RuleBasedStateMachine):
         accounted = [*self.model.rows, *self.model.done, *self.model.gone, *self.model.aliases]
         assert sorted(accounted) == sorted(self.ever)
 
+    def _claim(self, holder, number, starting, lost):
+        nonce = scenes.nonce()
+        rows = jobs.claim(self.queue, holder, nonce, number, starting=starting)
+        taken = self.model.next_claim(number)
+        late = [job_id for job_id in taken if "expires" in self.model.rows[job_id].extras]
+        assert [row.job_id for row in rows] == [job_id for job_id in taken if job_id not in late]
+        for job_id in late:
+            self.model.expire(job_id, scenes.stored(self.queue, job_id).token)
+        self._note_deaths()
+        for place, row in enumerate(rows):
+            self._leased(row, holder, started=place < starting)
+        if lost and rows:  # an answer without jobs is nothing to hear again
+            again = jobs.claim(self.queue, holder, nonce, number, starting=starting, again=True)
+            assert sorted(again, key=_id) == sorted(rows, key=_id)
+
     def _leased(self, row, holder, *, started):
         assert row.token.fence > self.fences.get(row.job_id, 0)
         self.fences[row.job_id] = row.token.fence
@@ -310,11 +319,6 @@ class Lives(RuleBasedStateMachine):
         for job in new:
             self._learn(job.job_id)
             self.ever.append(job.job_id)
-
-    def _limit(self, lane, bounds):
-        rate = bounds.get("rate")
-        limits.set(self.queue, lane=lane, **bounds | {"rate": f"{rate}/h"} if rate else bounds)
-        self.model.ring.limit(lane, Limits(**bounds))
 
     def _learn(self, job_id):
         """Take over what only the server can know: when a job was enqueued, and its order."""

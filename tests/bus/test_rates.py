@@ -14,6 +14,7 @@ from tests.bus.scenes import (
     enqueued,
     nonce,
     server_ms,
+    suspects,
 )
 
 
@@ -122,6 +123,16 @@ def test_the_tightest_of_all_limits_holds(queue):
     enqueued(queue, 9)
     rows = [row for _ in range(9) for row in claimed(queue, 2)]
     assert lanes_of(rows) == {"a": 2, "b": 1, "": 2}
+
+
+@pytest.mark.parametrize("lane", [None, "a"], ids=["queue", "lane"])
+def test_a_suspect_that_starts_takes_a_token(queue, lane):
+    suspects(queue, 2, lane="a")
+    enqueued(queue, 2, lane="a")
+    limits.set(queue, lane=lane, rate="2/h")
+    assert jobs.claim_suspect(queue, W1, nonce())
+    assert len(claimed(queue)) == 1
+    assert jobs.claim_suspect(queue, W1, nonce()) is None
 
 
 # Weights
