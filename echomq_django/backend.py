@@ -14,7 +14,7 @@ from django.utils.asyncio import async_unsafe
 
 from echomq_django.bus import ids
 from echomq_django.bus import jobs as bus_jobs
-from echomq_django.bus.jobs import MAX_ROWS, After, GroupOf, NewJob
+from echomq_django.bus.jobs import MAX_ROWS, After, Cancelled, GroupOf, NewJob
 from echomq_django.bus.message import Message
 from echomq_django.bus.queue import Queue
 from echomq_django.bus.row import Done
@@ -227,7 +227,18 @@ class EchoMQBackend(JobBackend):
     def cancel(self, job_id: str) -> bool:
         """Keep a job from running; one that runs is asked to stop. False if it is over or unknown."""
         queue = get_bus(self.alias).queue_of(job_id)
-        return queue is not None and bus_jobs.cancel(queue, job_id) > 0
+        if queue is None:
+            return False
+        try:
+            outcome = bus_jobs.cancel(queue, job_id)
+        except BusUnavailable:
+            if self._cancel_parked(job_id):
+                return True
+            raise
+        if outcome is not Cancelled.MISSING:
+            return outcome > 0
+        # Whoever pushes it meanwhile takes it out of the outbox only when the server has it.
+        return self._cancel_parked(job_id) or bus_jobs.cancel(queue, job_id) > 0
 
     def check(self, **kwargs: Any) -> list[CheckMessage]:
         """Return what is wrong with the settings of this alias; nothing is connected."""
@@ -299,6 +310,11 @@ class EchoMQBackend(JobBackend):
         task = resolve(found.task if isinstance(found, Done) else Message.unpack(found.body).task)
         priority = task.priority if isinstance(found, Done) else found.priority
         return from_row(placed(task, backend=self.alias, queue_name=queue.name, priority=priority), found)
+
+    def _cancel_parked(self, job_id: str) -> bool:
+        from echomq_django.floor import outbox
+
+        return outbox.cancel(job_id)
 
     def _from_floor(self, job_id: str) -> TaskResult[..., Any] | None:
         from echomq_django.floor import database

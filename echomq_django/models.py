@@ -91,7 +91,8 @@ class DeadJob(models.Model):
 class OutboxJob(models.Model):
     """What the server has yet to take: a parked push, or with a death key what an operator wants after that death.
 
-    `extras` are those of the job. One that was discarded has `leaves` there: the group that is to count it as over.
+    `extras` are those of the job. One that was discarded has `leaves` there: the group that is to count it as over. One
+    that somebody called off has `cancelled`: it is not to run.
     """
 
     id = models.BigAutoField(primary_key=True)

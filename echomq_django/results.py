@@ -80,8 +80,11 @@ def from_row(task: Task[P, R], found: "Row | Done | DeadJob", arguments: Argumen
 
 def from_outbox(task: Task[P, R], parked: "OutboxJob") -> TaskResult[P, R]:
     """Return the result of a job that waits in the database for the server."""
-    arguments = decode(Message.unpack(bytes(parked.body)).payload)
-    return _result(task, parked.job_id, arguments, TaskResultStatus.READY, PARKED, enqueued_at=parked.enqueued_at)
+    arguments, known = decode(Message.unpack(bytes(parked.body)).payload), {"enqueued_at": parked.enqueued_at}
+    if "cancelled" in parked.extras:
+        status, state = TaskResultStatus.FAILED, State.CANCELLED.name.lower()
+        return _result(task, parked.job_id, arguments, status, state, errors=[_called_off()], **known)
+    return _result(task, parked.job_id, arguments, TaskResultStatus.READY, PARKED, **known)
 
 
 def placed(task: Task[..., Any], *, backend: str, queue_name: str, priority: int) -> Task[..., Any]:
@@ -163,7 +166,7 @@ def _from_done(task: Task[P, R], done: Done) -> TaskResult[P, R]:
         started_at=_moment(done.started_at),
         last_attempted_at=_moment(done.started_at),
         finished_at=_moment(done.finished_at),
-        errors=[TaskError(exception_class_path=_JOB_CANCELLED, traceback="cancelled")] if cancelled else [],
+        errors=[_called_off()] if cancelled else [],
         worker_ids=_workers(done.attempts, done.holder),
     )
     _set(result, _return_value=json.loads(done.value) if done.value else None)
@@ -185,6 +188,10 @@ def _from_dead(task: Task[P, R], dead: "DeadJob", arguments: Arguments) -> TaskR
         failures=dead.failures,
         stalled=dead.stalled,
     )
+
+
+def _called_off() -> TaskError:
+    return TaskError(exception_class_path=_JOB_CANCELLED, traceback="cancelled")
 
 
 def _error(failure: Failure) -> TaskError:

@@ -3,7 +3,7 @@
 import logging
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import cast
 
@@ -14,12 +14,15 @@ from echomq_django.bus import dead, groups, jobs
 from echomq_django.bus.dead import Revival
 from echomq_django.bus.jobs import MAX_ROWS, Extras, NewJob
 from echomq_django.bus.message import Message
+from echomq_django.bus.queue import Queue
 from echomq_django.connection import Bus, get_bus
 from echomq_django.exceptions import BusFull, BusRefused, BusUnavailable, EchoMQError
 from echomq_django.floor import database, display, instants
 from echomq_django.models import DeadJob, OutboxJob
 
 logger = logging.getLogger(__name__)
+
+_NEVER_MS = 10 * 365 * 86_400_000
 
 
 def park(alias: str, queue_name: str, job: NewJob, error: str) -> OutboxJob:
@@ -37,6 +40,21 @@ def park(alias: str, queue_name: str, job: NewJob, error: str) -> OutboxJob:
         "error": display.shortened(error, display.MESSAGE_LIMIT),
     }
     return database.rows(OutboxJob).get_or_create(job_id=job.job_id, death_key="", defaults=facts)[0]
+
+
+def cancel(job_id: str) -> bool:
+    """Keep a parked job from ever running and tell the server, now or by `relay`; False if none is parked.
+
+    Whoever pushes it at this moment comes first: then it is parked no more, and the server has it.
+    """
+    with transaction.atomic(using=database.alias()):
+        parked = database.rows(OutboxJob).select_for_update().filter(job_id=job_id, death_key="").first()
+        if parked is None:
+            return False
+        parked.extras["cancelled"] = True
+        parked.save(update_fields=["extras"])
+    push([Parked(parked.pk, job_id, parked.backend, parked.queue)])
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +132,19 @@ def _push(bus: Bus, job: OutboxJob) -> None:
     queue = bus.queue(job.queue)
     if "leaves" in job.extras:
         groups.leave(queue, job.extras["leaves"], job.job_id)
+    elif "cancelled" in job.extras:
+        _push_cancelled(queue, job)
     elif not job.death_key:
         jobs.enqueue(queue, [_new_job(job)])
     elif not dead.requeue(queue, _revival(job)):
         logger.warning("Job %s was requeued, but it lives or has ended already: nothing to do", job.job_id)
+
+
+def _push_cancelled(queue: Queue, job: OutboxJob) -> None:
+    """Let the server count a job as cancelled that it may have had and may not: it never gets one that can start."""
+    extras = {name: value for name, value in job.extras.items() if name not in ("cancelled", "unique")}
+    jobs.enqueue(queue, [replace(_new_job(job), delay_ms=_NEVER_MS, extras=cast(Extras, extras) or None)])
+    jobs.cancel(queue, job.job_id)
 
 
 def _parked(rows: Iterable[OutboxJob]) -> list[Parked]:

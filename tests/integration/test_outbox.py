@@ -9,15 +9,20 @@ from django.db import connection, transaction
 from django.utils import timezone
 from pytest_django import Settings
 
+from echomq_django.backend import EchoMQBackend
 from echomq_django.bus import jobs
+from echomq_django.bus.jobs import NewJob
+from echomq_django.bus.message import Message
 from echomq_django.bus.queue import Queue
 from echomq_django.bus.row import State
+from echomq_django.bus.schedule import promote
 from echomq_django.connection import get_bus
 from echomq_django.exceptions import BusUnavailable
 from echomq_django.floor import database, outbox
 from echomq_django.floor.dead_letters import mirror, requeue
 from echomq_django.models import DeadJob, OutboxJob
 from tests.bus import scenes
+from tests.chaos.waiting import until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -170,3 +175,112 @@ def test_a_revival_of_a_job_that_lives_already_is_dropped_and_logged(queue: Queu
 
     assert "it lives or has ended already" in caplog.text
     assert len(jobs.claim(queue, scenes.W1, scenes.nonce(), 9)) == 1
+
+
+# Cancelling what is parked
+
+
+def cancel(job: NewJob) -> bool:
+    return EchoMQBackend("default", {}).cancel(job.job_id)
+
+
+def state_of(job: NewJob) -> str:
+    return str(EchoMQBackend("default", {}).get_result(job.job_id).state)
+
+
+def parked(queue: Queue, **options: Any) -> NewJob:
+    body = Message("tests.chaos.tasks.nothing", b"[[],{}]").pack()
+    job = scenes.new_job(queue, body=body, **options)
+    outbox.park("default", "default", job, "no answer")
+    return job
+
+
+def claimed(queue: Queue) -> list[str]:
+    return [row.job_id for row in jobs.claim(queue, scenes.W1, scenes.nonce(), 9)]
+
+
+def test_a_parked_job_that_is_cancelled_never_runs_and_leaves_the_outbox(queue: Queue) -> None:
+    job, other = parked(queue), parked(queue)
+
+    assert cancel(job) is True
+    assert cancel(job) is False
+    assert [one.job_id for one in OutboxJob.objects.all()] == [other.job_id]
+    assert state_of(job) == "cancelled"
+    outbox.relay(get_bus())
+    assert claimed(queue) == [other.job_id]
+
+
+def test_a_parked_job_is_cancelled_while_the_server_is_down(outage: Any, queue: Queue) -> None:
+    job = parked(queue)
+
+    with outage():
+        assert cancel(job) is True
+        assert cancel(job) is True
+        with pytest.raises(BusUnavailable):
+            cancel(scenes.new_job(queue))
+
+    assert state_of(job) == "cancelled"
+    assert outbox.relay(get_bus()) == 1
+    assert (state_of(job), claimed(queue), OutboxJob.objects.count()) == ("cancelled", [], 0)
+
+
+def test_a_parked_job_that_the_server_has_all_the_same_is_cancelled_there(outage: Any, queue: Queue) -> None:
+    job = parked(queue)
+    jobs.enqueue(queue, [job])
+
+    with outage():
+        assert cancel(job) is True
+
+    assert outbox.relay(get_bus()) == 1
+    assert (state_of(job), claimed(queue)) == ("cancelled", [])
+
+
+@pytest.mark.parametrize("extras", [{"unique": {"key": "k", "mode": "debounce"}}, {"expires": 60_000}, None], ids=str)
+def test_a_cancelled_job_changes_no_job_that_has_its_unique_key(queue: Queue, extras: Any) -> None:
+    [winner] = scenes.enqueued(queue, body=b"t\0default\0\0\0winner", extras=extras)
+    job = parked(queue, extras=extras)
+
+    assert cancel(job) is True
+    assert scenes.stored(queue, winner).body.endswith(b"winner")
+    assert claimed(queue) == [winner]
+
+
+def test_a_parked_member_that_is_cancelled_lets_its_group_go(queue: Queue) -> None:
+    group = scenes.a_group(queue, 1)
+    waiting = scenes.waiting_for(queue, group)
+
+    assert cancel(parked(queue, extras={"group": group})) is True
+    promote(queue)
+    assert claimed(queue) == [waiting]
+
+
+def test_a_cancel_waits_for_the_relay_that_pushes_the_job_and_finds_it_on_the_server(queue: Queue) -> None:
+    job, answers = parked(queue), list[bool]()
+
+    def call_off() -> None:
+        answers.append(cancel(job))
+        connection.close()
+
+    with transaction.atomic():
+        [held] = database.unclaimed(OutboxJob.objects.all())
+        other = threading.Thread(target=call_off)
+        other.start()
+        until(lambda: waits_for_a_lock() or not other.is_alive())
+        assert other.is_alive()
+        jobs.enqueue(queue, [job])
+        held.delete()
+    other.join(10)
+
+    assert answers == [True]
+    assert (state_of(job), claimed(queue)) == ("cancelled", [])
+
+
+def waits_for_a_lock() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_stat_clear_snapshot()")  # a transaction sees the activity that it saw first
+        cursor.execute("SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
+        return cursor.fetchone() is not None
+
+
+def test_what_is_neither_parked_nor_on_the_server_can_not_be_cancelled(queue: Queue) -> None:
+    assert cancel(scenes.new_job(queue)) is False
