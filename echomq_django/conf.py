@@ -39,6 +39,7 @@ class QueueSettings:
     max_stalled: int | None = 3
     max_failures: int = 5
     result_ttl: float = 600
+    soft_time_limit: float | None = None
     durability: str = "memory"
 
 
@@ -98,6 +99,8 @@ def problem_of(name: str, value: Any) -> str | None:
             return f"must be a number of seconds above 0 and at most {MAX_LEASE:,}"
         case "result_ttl" if not (_is_number(value) and 0 <= value <= MAX_SECONDS):
             return f"must be a number of seconds from 0 to {MAX_SECONDS:,}"
+        case "soft_time_limit" if value is not None and not (_is_number(value) and 0 < value <= MAX_SECONDS):
+            return f"must be a number of seconds above 0 and at most {MAX_SECONDS:,}, or None for no limit"
         case "max_stalled" if value is not None and not (_is_integer(value) and 1 <= value <= MAX_STALLED):
             return f"must be an integer from 1 to {MAX_STALLED:,}, or None for no bound"
         case "max_failures" if not (_is_integer(value) and value >= 1):

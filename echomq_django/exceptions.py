@@ -88,6 +88,9 @@ class Discard(EchoMQError):
 class SoftTimeLimit(EchoMQError):
     """Raised inside a handler that runs longer than its `soft_time_limit`."""
 
+    def __init__(self, message: str = "the handler ran for longer than its soft_time_limit") -> None:
+        super().__init__(message)
+
 
 class JobCancelled(EchoMQError):
     """A job was cancelled before it could end well."""

@@ -15,7 +15,8 @@ from echomq_django.exceptions import InvalidOption, UnresolvableTask
 from echomq_django.framework import BaseTask
 from echomq_django.tasks import UNSET, Lane, Task, TaskOptions, Unset, resolve
 
-_TRAVELLING = ("max_failures", "backoff", "result_ttl")  # what a worker needs and a row has no field for
+# What a worker needs and a row has no field for.
+_TRAVELLING = ("max_failures", "backoff", "soft_time_limit", "result_ttl")
 
 
 @dataclass(frozen=True, slots=True)

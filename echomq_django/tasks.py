@@ -65,6 +65,7 @@ class Options(TypedDict, total=False):
     give_up_on: Errors | type[BaseException]
     max_stalled: int | None
     lease: float
+    soft_time_limit: float | None
     lane: Lane
     result_ttl: float
     durability: str
@@ -92,6 +93,7 @@ class TaskOptions:
     give_up_on: Errors | Unset = UNSET
     max_stalled: int | Unset | None = UNSET
     lease: float | Unset = UNSET
+    soft_time_limit: float | Unset | None = UNSET
     lane: Lane | Unset = UNSET
     result_ttl: float | Unset = UNSET
     durability: str | Unset = UNSET

@@ -151,11 +151,12 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A job that is handed back, after `delay_ms` or at once to its old place."""
+    """A job that is handed back, after `delay_ms` or at once to its old place; `failure` says why it can't start."""
 
     job_id: str
     token: Token
     delay_ms: int = 0
+    failure: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +246,8 @@ def retry(queue: Queue, holder: str, ends: Sequence[Retry]) -> list[Verdict]:
 def release(queue: Queue, holder: str, ends: Sequence[Release]) -> list[Verdict]:
     """Hand jobs back without cost; a stale token is refused and changes nothing."""
     keys = queue.keys
-    args = [(end.job_id, end.token.fence, end.token.nonce, end.delay_ms) for end in ends]
+    errors = [end.failure.pack() if end.failure else b"" for end in ends]
+    args = [(e.job_id, e.token.fence, e.token.nonce, e.delay_ms, error) for e, error in zip(ends, errors, strict=True)]
     names = [*_lane_keys(queue, holder), keys.scheduled, keys.meta, keys.wake, keys.events]
     return _end(queue, _RELEASE, names, [keys.base], args)
 

@@ -44,23 +44,29 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a job failed or died; the texts never hold a NUL."""
+    """Why a job failed, died or can't start; the texts never hold a NUL. `since` (server ms) is 0 for an instant."""
 
     reason: str
     error_class: str = ""
     message: str = ""
     traceback: str = ""
+    since: int = 0
 
     def pack(self) -> bytes:
         """Return the bytes that stand behind a row."""
-        parts = (self.reason, self.error_class, self.message, self.traceback)
+        since = (str(self.since),) if self.since else ()
+        parts = (self.reason, self.error_class, self.message, self.traceback, *since)
         return b"\0".join(part.encode(errors="backslashreplace").replace(b"\0", b"\\x00") for part in parts)
 
     @classmethod
     def unpack(cls, error: bytes) -> "Failure":
         """Return the failure in `error`; parts that are not there come back empty."""
         parts = [part.decode(errors="replace") for part in error.split(b"\0", 3)]
-        return cls(*parts)
+        reason, error_class, message, rest = parts + [""] * (4 - len(parts))
+        traceback, nul, since = rest.rpartition("\0")
+        if nul and since.isdecimal():
+            return cls(reason, error_class, message, traceback, int(since))
+        return cls(reason, error_class, message, rest)
 
 
 @dataclass(slots=True)

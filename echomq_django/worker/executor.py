@@ -2,9 +2,9 @@
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextvars import Context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any
@@ -21,7 +21,7 @@ from echomq_django.bus.queue import Queue
 from echomq_django.bus.row import Done, Row
 from echomq_django.connection import get_bus
 from echomq_django.context import make_context
-from echomq_django.exceptions import BusUnavailable, UnresolvableTask
+from echomq_django.exceptions import BusError, BusUnavailable, UnresolvableTask
 from echomq_django.framework import task_backends, task_finished, task_started
 from echomq_django.middleware import Passage, wrapped
 from echomq_django.payload import decode
@@ -29,16 +29,18 @@ from echomq_django.results import TaskResult
 from echomq_django.signals import somebody_listens
 from echomq_django.steps import next_job
 from echomq_django.tasks import UNSET, Task, TaskOptions, resolve
+from echomq_django.worker.alarm import Alarms, within
 from echomq_django.worker.backoff import Backoff, delay_ms
 from echomq_django.worker.board import boottime
-from echomq_django.worker.failure import describe
+from echomq_django.worker.failure import describe, log_error
 from echomq_django.worker.hands import End, Ended, Held
 from echomq_django.worker.loop import Loop
 
 logger = logging.getLogger("echomq_django.worker")
 
 MAX_RESULT_BYTES = 512 * 1024
-_UNKNOWN_DELAY_MS, _UNKNOWN_CLAIMS = 30_000, 120  # an hour for the deploy that brings the task
+_UNKNOWN = "unknown task"
+_UNKNOWN_DELAY_MS, _UNKNOWN_MS = 30_000, 3_600_000  # an hour for the deploy that brings the task
 
 
 @dataclass(slots=True)
@@ -75,7 +77,7 @@ class Executor:
 
     def __init__(self, alias: str, holder: str) -> None:
         self._alias, self._holder = alias, holder
-        self._loop = Loop()
+        self._loop, self._alarms = Loop(), Alarms()
 
     def run(self, held: Held) -> Ended:
         """Run a job and return how it ended; never raises, for nobody else would ever let go of the job."""
@@ -86,13 +88,13 @@ class Executor:
             return Ended(held, Release(held.row.job_id, held.row.token, _UNKNOWN_DELAY_MS))
 
     def _run(self, held: Held) -> Ended:
-        if boottime() >= held.renewed_until and not self._still_held(held):
-            logger.warning("job %s was taken over before it started here", held.row.job_id)
+        if boottime() >= held.renewed_until and (problem := self._renewal_problem(held)):
+            logger.warning("job %s does not start here: %s", held.row.job_id, problem)
             return Ended(held, Release(held.row.job_id, held.row.token))
         try:
             job = self._read(held)
         except UnresolvableTask as error:
-            return Ended(held, _unknown(held.row, error))
+            return Ended(held, _unknown(held, error))
         except Exception as error:
             logger.error("job %s can't be run: %s", held.row.job_id, error)
             return Ended(held, Death(held.row.job_id, held.row.token, describe("unrunnable", error), failures=0))
@@ -134,11 +136,15 @@ class Executor:
             self._send(task_started, result)
         if task.takes_context and result is not None:
             args = [make_context(result, job.row, job.queue), *args]
+        limit = self._setting(job, "soft_time_limit")
         if iscoroutinefunction(task.func):
-            return self._loop.run(_call_async(task.func, args, job.kwargs))
+            return self._loop.run(_call_async(partial(task.func, *args, **job.kwargs), limit))
         tend_connections()
         try:
-            return task.func(*args, **job.kwargs)
+            if limit is None:
+                return task.func(*args, **job.kwargs)
+            call = partial(task.func, *args, **job.kwargs)
+            return self._alarms.run(limit, call, partial(self._drop_connections, job.queue))
         finally:
             tend_connections()
 
@@ -162,7 +168,7 @@ class Executor:
         failure = describe("discarded" if isinstance(error, exceptions.Discard) else "failed", error)
         what = f"job {row.job_id} ({job.message.task}) failed, {failures} of {most}"
         if failures >= most or not _may_retry(job.options, error):
-            logger.error("%s: dead", what, exc_info=error)
+            log_error(logger, f"{what}: dead", error, failure)
             return Death(row.job_id, row.token, failure)
         after = error.after if isinstance(error, exceptions.Retry) else None
         delay = _delay(job.options, failures) if after is None else max(0, round(after * 1000))
@@ -174,14 +180,22 @@ class Executor:
         value = getattr(job.options, name)
         return getattr(get_bus(self._alias).settings.for_queue(job.queue.name), name) if value is UNSET else value
 
-    def _still_held(self, held: Held) -> bool:
+    def _renewal_problem(self, held: Held) -> str:
+        """Renew what this process holds; returns why a job may not start all the same, or nothing."""
         asked = boottime()
         try:
             token = jobs.extend(held.queue, self._holder).get(held.row.job_id)
-        except BusUnavailable:
-            return False
+        except BusUnavailable as error:
+            return f"its lease may have ended, and the server can't be asked: {error}"
         held.renewed_until = asked + held.row.lease_ms / 1000
-        return token == held.row.token
+        return "" if token == held.row.token else "it was taken over"
+
+    def _drop_connections(self, queue: Queue) -> None:
+        """Forget connections that an interrupted handler may have left between a question and its answer."""
+        for connection in connections.all(initialized_only=True):
+            connection.close()
+        queue.client.connection_pool.disconnect(inuse_connections=False)
+        get_bus(self._alias).close()
 
     def _send(self, signal: Signal, result: TaskResult[Any, Any]) -> None:
         for receiver, error in signal.send_robust(sender=type(task_backends[self._alias]), task_result=result):
@@ -202,9 +216,9 @@ def tend_connections() -> None:
                 connection.close_if_unusable_or_obsolete()
 
 
-async def _call_async(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+async def _call_async(call: Callable[[], Coroutine[Any, Any, Any]], limit: float | None) -> Any:
     await sync_to_async(tend_connections)()
-    return await function(*args, **kwargs)
+    return await (call() if limit is None else within(limit, call()))
 
 
 def _to_json(job: Job) -> bytes:
@@ -240,9 +254,17 @@ def _delay(options: TaskOptions, failures: int) -> int:
         return delay_ms(None, failures)
 
 
-def _unknown(row: Row, error: UnresolvableTask) -> End:
-    if row.attempts < _UNKNOWN_CLAIMS:
-        logger.warning("job %s waits for a worker that knows its task: %s", row.job_id, error)
+def _unknown(held: Held, error: UnresolvableTask) -> End:
+    row = held.row
+    try:
+        stored = jobs.read(held.queue, row.job_id)  # a claim leaves the last failure out
+    except BusError:
         return Release(row.job_id, row.token, _UNKNOWN_DELAY_MS)
-    logger.error("job %s is dead, nobody knew its task for too long: %s", row.job_id, error)
-    return Death(row.job_id, row.token, describe("unrunnable", error), failures=0)
+    before = stored.failure if isinstance(stored, Row) else None
+    since = before.since if before and before.reason == _UNKNOWN else row.claimed_at
+    if row.claimed_at - since < _UNKNOWN_MS:
+        logger.warning("job %s waits for a worker that knows its task: %s", row.job_id, error)
+        failure = replace(describe(_UNKNOWN, error), traceback="", since=since)
+        return Release(row.job_id, row.token, _UNKNOWN_DELAY_MS, failure)
+    logger.error("job %s is dead, nobody knew its task for an hour: %s", row.job_id, error)
+    return Death(row.job_id, row.token, describe(_UNKNOWN, error), failures=0)

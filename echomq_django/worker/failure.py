@@ -1,5 +1,6 @@
 """What is kept of an exception: bounded, and safe to store whatever it holds."""
 
+import logging
 import traceback
 from types import TracebackType
 
@@ -14,6 +15,16 @@ def describe(reason: str, error: BaseException) -> Failure:
     frames = traceback.format_exception(kind, error, _from_handler_on(error.__traceback__), limit=-30)
     name = f"{kind.__module__}.{kind.__qualname__}"
     return Failure(reason, name, _cut(_text(error), _MESSAGE), _cut("".join(frames), _TRACEBACK))
+
+
+def log_error(logger: logging.Logger, text: str, error: BaseException, failure: Failure) -> None:
+    """Log an error: with its exception for whoever collects those, and printed in the bounds of its `failure`."""
+    if logger.isEnabledFor(logging.ERROR):
+        exc_info = (type(error), error, error.__traceback__)
+        file, line, function, _ = logger.findCaller(stacklevel=2)
+        record = logger.makeRecord(logger.name, logging.ERROR, file, line, text, (), exc_info, function)
+        record.exc_text = failure.traceback.encode(errors="backslashreplace").decode()
+        logger.handle(record)
 
 
 def _from_handler_on(frames: TracebackType | None) -> TracebackType | None:

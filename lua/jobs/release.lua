@@ -12,7 +12,7 @@
 -- KEYS[10] events    STREAM  off the happy path
 -- KEYS[11+] row      STRING  one a job
 -- ARGV[1] base       prefix of the queue's keys
--- ARGV[2+] four a job: id, fence, nonce, delay (ms, 0 = at once)
+-- ARGV[2+] five a job: id, fence, nonce, delay (ms, 0 = at once), error (as retry's; empty: the old one stays)
 -- Returns {1 | 0 | -1, ...}: accepted (also when said again), stale token, no such job
 local active, hand, pending, lanes, held, limits = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local scheduled, meta, wake, events, base = KEYS[7], KEYS[8], KEYS[9], KEYS[10], ARGV[1]
@@ -35,13 +35,13 @@ local scheduled, meta, wake, events, base = KEYS[7], KEYS[8], KEYS[9], KEYS[10],
 
 local verdicts, rows = {}, {}
 for n = 1, #KEYS - 10 do
-  verdicts[n], rows[n] = verdict_of(KEYS[n + 10], ARGV[4 * n - 1], ARGV[4 * n], 'spx')
+  verdicts[n], rows[n] = verdict_of(KEYS[n + 10], ARGV[5 * n - 2], ARGV[5 * n - 1], 'spx')
   if rows[n] then redis.call('EXISTS', lane_key(rows[n].lane)) end
 end
 redis.call('EXISTS', scheduled)
 
 for n, row in pairs(rows) do
-  local id, delay = ARGV[4 * n - 2], tonumber(ARGV[4 * n + 1])
+  local id, delay, error = ARGV[5 * n - 3], tonumber(ARGV[5 * n]), ARGV[5 * n + 1]
   redis.call('ZREM', active, id)
   redis.call('SREM', hand, id)
   left_lane(row.lane, id)
@@ -57,7 +57,7 @@ for n, row in pairs(rows) do
       row.state = 'p'
       to_lane(row.lane, id, row.order)
     end
-    write_row(row)
+    if error == '' then write_row(row) else write_row_with_error(row, error) end
   end
 end
 

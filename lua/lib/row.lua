@@ -77,7 +77,7 @@ local function write_row(row)
   return string.sub(row.raw, 1, row.at) .. changing
 end
 
--- Writes the row anew with `error` (reason NUL class NUL message NUL traceback) behind it.
+-- Writes the row anew with `error` (reason NUL class NUL message NUL traceback, maybe NUL since) behind it.
 local function write_row_with_error(row, error)
   redis.call('SET', row.key, string.sub(row.raw, 1, row.at) .. pack_changing(row) .. error)
 end

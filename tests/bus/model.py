@@ -136,12 +136,12 @@ class Model:
             self._turn(row, state=State.SCHEDULED, failures=row.failures + 1, failure=failure)
         return verdict
 
-    def release(self, lease: Row, *, later: bool) -> Verdict:
-        """Hand a job back."""
+    def release(self, lease: Row, failure: Failure | None, *, later: bool) -> Verdict:
+        """Hand a job back, perhaps with the reason for which it can't start."""
         verdict = self.verdict(lease, *WAITING)
         if self.holds(lease):
             row = self._unlease(self.rows[lease.job_id])
-            self._turn(row, state=State.SCHEDULED if later else State.PENDING)
+            self._turn(row, state=State.SCHEDULED if later else State.PENDING, failure=failure or row.failure)
         return verdict
 
     def die(self, lease: Row, failure: Failure) -> Verdict:

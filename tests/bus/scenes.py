@@ -15,6 +15,7 @@ W1, W2 = "host-1.1", "host-2.1"
 LEASE = 30_000
 SOON = 600_000  # far enough that no test reaches it by waiting
 FAILURE = Failure("failed", "app.Boom", "no paper", "Traceback: line 1")
+OBSTACLE = Failure("unknown task", "app.Lost", "no task", since=1_700_000_000_000)
 RESULT = Done.pack_result("app.tasks.send", W1, b'"sent"')
 
 _nonces = count(1)
@@ -140,9 +141,9 @@ def retry(row: Row, delay_ms: int = SOON) -> Retry:
     return Retry(row.job_id, row.token, delay_ms, FAILURE)
 
 
-def release(row: Row, delay_ms: int = 0) -> Release:
+def release(row: Row, delay_ms: int = 0, failure: Failure | None = None) -> Release:
     """Return the hand-back of the lease that `row` shows."""
-    return Release(row.job_id, row.token, delay_ms)
+    return Release(row.job_id, row.token, delay_ms, failure)
 
 
 def death(row: Row, failures: int = 1) -> Death:

@@ -27,7 +27,7 @@ from echomq_django.bus.row import Done, Row, State, alias_of
 from tests.bus import scenes
 from tests.bus.model import Model
 from tests.bus.ring import RATE, Limits
-from tests.bus.scenes import FAILURE, SOON, W1, W2
+from tests.bus.scenes import FAILURE, OBSTACLE, SOON, W1, W2
 from tests.bus.view import view
 from tests.invariants import check
 
@@ -176,11 +176,11 @@ class Lives(RuleBasedStateMachine):
         self._learn(lease.job_id)
 
     @precondition(lambda self: self.leases)
-    @rule(data=st.data(), later=st.booleans())
-    def release(self, data, later):
+    @rule(data=st.data(), later=st.booleans(), failure=st.sampled_from([None, OBSTACLE]))
+    def release(self, data, later, failure):
         lease = self._lease(data)
-        verdicts = jobs.release(self.queue, lease.holder, [scenes.release(lease, SOON if later else 0)])
-        assert verdicts == [self.model.release(lease, later=later)]
+        verdicts = jobs.release(self.queue, lease.holder, [scenes.release(lease, SOON if later else 0, failure)])
+        assert verdicts == [self.model.release(lease, failure, later=later)]
         self._learn(lease.job_id)
 
     @precondition(lambda self: self.leases)

@@ -6,7 +6,7 @@ from echomq_django.bus import jobs
 from echomq_django.bus.jobs import Verdict
 from echomq_django.bus.row import State
 from echomq_django.bus.schedule import promote
-from tests.bus.scenes import W1, W2, active, make_due, nonce, release, server_ms, stored
+from tests.bus.scenes import FAILURE, OBSTACLE, W1, W2, active, make_due, nonce, release, retry, server_ms, stored
 from tests.bus.view import changes
 
 
@@ -44,6 +44,23 @@ def test_a_job_that_is_handed_back_with_a_delay_is_scheduled_at_no_cost(queue):
         "events": [("released", row.job_id, "5000")],
         f"job:{row.job_id}": waiting,
     }
+
+
+@pytest.mark.parametrize("delay_ms", [0, 5000])
+def test_why_a_job_can_not_start_stands_in_its_row_until_something_else_befalls_it(queue, delay_ms):
+    (row,) = active(queue)
+    jobs.release(queue, W1, [release(row, delay_ms, OBSTACLE)])
+    assert stored(queue, row.job_id).failure == OBSTACLE
+
+    make_due(queue, *[row.job_id] * bool(delay_ms))
+    promote(queue)
+    (row,) = jobs.claim(queue, W1, nonce(), 1)
+    jobs.release(queue, W1, [release(row)])
+    assert stored(queue, row.job_id).failure == OBSTACLE
+
+    (row,) = jobs.claim(queue, W1, nonce(), 1)
+    jobs.retry(queue, W1, [retry(row)])
+    assert stored(queue, row.job_id).failure == FAILURE
 
 
 @pytest.mark.parametrize("delay_ms", [0, 5000])

@@ -4,9 +4,10 @@ import json
 import os
 
 from tests.settings import *  # noqa: F403
+from tests.settings import DATABASES, TASKS
 from tests.settings import INSTALLED_APPS as SHARED
-from tests.settings import TASKS
 
 INSTALLED_APPS = [*SHARED, "tests.chaos"]
 DEBUG = bool(os.environ.get("EMQ_TEST_DEBUG"))
+DATABASES["default"]["CONN_MAX_AGE"] = int(os.environ.get("EMQ_TEST_CONN_MAX_AGE", "0"))
 TASKS["default"]["OPTIONS"] |= json.loads(os.environ.get("EMQ_TEST_OPTIONS", "{}"))

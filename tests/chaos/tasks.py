@@ -19,6 +19,7 @@ from django.utils import translation
 
 from echomq_django import task
 from echomq_django.context import JobContext
+from echomq_django.exceptions import SoftTimeLimit
 from echomq_django.tasks import Task
 from tests.chaos import ledger
 
@@ -102,6 +103,64 @@ def fail(context: JobContext) -> None:
     """Fail at each start."""
     ledger.note_start(context.job_id)
     raise ValueError("as always")
+
+
+@task(takes_context=True, soft_time_limit=0.3, max_failures=1)
+def outstay(context: JobContext, how: str) -> str:
+    """Run without end, or until interrupted and then clean up; see `ENDS`."""
+    ledger.note_start(context.job_id)
+    return ENDS[how]()
+
+
+@task(takes_context=True, soft_time_limit=0.3, max_failures=1)
+async def outstay_in_coroutine(context: JobContext, how: str) -> str:
+    """Sleep without end, or until interrupted and then clean up."""
+    await sync_to_async(ledger.note_start)(context.job_id)
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        if how == "cleans up":
+            return "clean"
+        raise
+    return "never"
+
+
+def _spin() -> str:
+    while True:
+        time.sleep(0.001)
+
+
+def _spin_and_clean_up() -> str:
+    try:
+        return _spin()
+    except SoftTimeLimit:
+        return "clean"
+
+
+def _break_off_a_query() -> str:
+    with connection.cursor() as cursor:
+        cursor.execute("BEGIN")
+    return _spin()
+
+
+def _sleep_past_the_limit() -> str:
+    time.sleep(0.6)  # one call into C: it is interrupted at its return, which is also the handler's
+    return "late"
+
+
+ENDS: dict[str, Callable[[], str]] = {
+    "runs on": _spin,
+    "cleans up": _spin_and_clean_up,
+    "is in a transaction": _break_off_a_query,
+    "is in one long call": _sleep_past_the_limit,
+}
+
+
+@task(takes_context=True, soft_time_limit=30)
+def work_within_a_limit(context: JobContext) -> None:
+    """Do as `work` does, in no time."""
+    ledger.note_start(context.job_id)
+    ledger.note_effect(context.job_id)
 
 
 def pass_through(gate: str) -> None:

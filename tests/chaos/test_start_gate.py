@@ -35,7 +35,9 @@ def test_a_job_that_is_still_held_starts(held: Held) -> None:
     assert held.renewed_until > boottime()
 
 
-def test_a_job_that_another_holder_has_does_not_start(queue: Queue, held: Held) -> None:
+def test_a_job_that_another_holder_has_does_not_start(
+    queue: Queue, held: Held, caplog: pytest.LogCaptureFixture
+) -> None:
     scenes.expire(queue, held.row)
     recover(queue)
     [row] = jobs.claim(queue, OTHER, jobs.new_nonce(), 1)
@@ -45,6 +47,7 @@ def test_a_job_that_another_holder_has_does_not_start(queue: Queue, held: Held) 
 
     assert isinstance(end, Release)
     assert ledger.starts(held.row.job_id) == 0
+    assert f"job {held.row.job_id} does not start here: it was taken over" in caplog.text
 
 
 def test_a_job_that_the_same_process_has_claimed_anew_does_not_start_by_its_old_lease(queue: Queue, held: Held) -> None:
@@ -59,10 +62,14 @@ def test_a_job_that_the_same_process_has_claimed_anew_does_not_start_by_its_old_
     assert ledger.starts(held.row.job_id) == 0
 
 
-def test_a_job_does_not_start_while_the_server_can_not_be_asked(queue: Queue, held: Held) -> None:
+def test_a_job_does_not_start_while_the_server_can_not_be_asked(
+    queue: Queue, held: Held, caplog: pytest.LogCaptureFixture
+) -> None:
     held.queue = Queue(redis.Redis.from_url("redis://127.0.0.1:1"), queue.keys.prefix, queue.name)
 
     end = Executor("default", FROZEN).run(held).end
 
     assert isinstance(end, Release)
     assert ledger.starts(held.row.job_id) == 0
+    assert "the server can't be asked" in caplog.text
+    assert "taken over" not in caplog.text

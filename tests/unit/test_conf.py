@@ -81,6 +81,7 @@ def test_the_same_object_comes_back_until_the_settings_change(settings: Settings
         ({"max_failures": 0}, "must be an integer of at least 1"),
         ({"max_failures": None}, "must be an integer of at least 1"),
         ({"result_ttl": -1}, "must be a number of seconds from 0"),
+        ({"soft_time_limit": -1}, "must be a number of seconds above 0 and at most 315,360,000, or None for no limit"),
         ({"durability": "floor"}, "comes later: use 'memory'"),
         ({"durability": "replicated"}, "comes later: use 'memory'"),
         ({"durability": "disk"}, "must be 'memory'"),

@@ -40,7 +40,7 @@ class Runner:
         self._over = True
         hands.add([held() for _ in range(hands.threads)])
         self.finish(hands.threads)
-        wait_for(lambda: not [one for one in threading.enumerate() if one.name.startswith("emq-")])
+        wait_for(lambda: not [one for one in threading.enumerate() if one.name.removeprefix("emq-").isdecimal()])
 
 
 @pytest.fixture

@@ -51,6 +51,11 @@ def test_a_row_with_its_life_and_error_is_read():
     assert row.failure == Failure("failed", "app.Boom", "no \N{REPLACEMENT CHARACTER} paper", "trace\nback")
 
 
+def test_an_error_that_goes_on_says_since_when():
+    row = parse(JOB, is_() + stands() + LIFE + ERROR + b"\0001700000000000")
+    assert row.failure == replace(Failure.unpack(ERROR), since=1_700_000_000_000)
+
+
 def test_a_row_without_an_error_has_no_failure():
     row = parse(JOB, is_() + stands() + LIFE)
     assert isinstance(row, Row)
@@ -153,10 +158,10 @@ def test_no_bytes_raise_anything_else(raw):
         parse(JOB, raw)
 
 
-@given(st.builds(Failure, st.just("failed"), *[st.text(st.characters(codec="utf-8"))] * 3))
+@given(st.builds(Failure, st.just("failed"), *[st.text(st.characters(codec="utf-8"))] * 3, st.integers(0, 2**43)))
 def test_a_failure_comes_back_with_each_nul_written_out(failure):
     texts = [text.replace("\0", "\\x00") for text in (failure.error_class, failure.message, failure.traceback)]
-    assert Failure.unpack(failure.pack()) == Failure("failed", *texts)
+    assert Failure.unpack(failure.pack()) == replace(Failure("failed", *texts), since=failure.since)
 
 
 @given(st.text())

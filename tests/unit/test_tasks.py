@@ -99,7 +99,7 @@ def test_a_task_can_be_called_and_hashed() -> None:
     [
         ({"max_failure": 1}, "unknown option 'max_failure' of a task; did you mean 'max_failures'"),
         ({"queue": "emails"}, "unknown option 'queue'.*'queue_name'"),
-        ({"soft_time_limit": 1}, "unknown option 'soft_time_limit'"),
+        ({"soft_time_limit": 0}, "soft_time_limit = 0: must be a number of seconds above 0"),
         ({"time_limit": 1}, "unknown option 'time_limit'"),
         ({"isolate": True}, "unknown option 'isolate'"),
         ({"unique": True}, "unique = True: must be one of 'start', 'done', 'debounce', or a number of seconds"),
