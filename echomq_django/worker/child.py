@@ -2,7 +2,6 @@
 
 import logging
 import os
-import signal
 from collections.abc import Sequence
 
 from echomq_django.bus import jobs
@@ -12,7 +11,7 @@ from echomq_django.worker.board import Board, boottime
 from echomq_django.worker.config import WorkerConfig
 from echomq_django.worker.consumer import Consumer, Source
 from echomq_django.worker.executor import Executor
-from echomq_django.worker.hands import Ended, Hands
+from echomq_django.worker.hands import Ended, Hands, Starter, start_thread
 from echomq_django.worker.prefetch import Prefetch
 from echomq_django.worker.rota import Rota
 
@@ -37,10 +36,11 @@ class Child:
         control: int,
         *,
         alone: bool = False,
+        start: Starter = start_thread,
     ) -> None:
         self._config, self._queues, self._holder, self._board, self._control = config, queues, holder, board, control
         self._executor = Executor(config.alias, holder)
-        self._hands = Hands(board, self._executor.run)
+        self._hands = Hands(board, self._executor.run, start)
         self._alone = alone
         prefetch = Prefetch(0 if alone else board.threads)
         rota = Rota([weight for _, weight in config.queues], strict=config.strict)
@@ -52,8 +52,6 @@ class Child:
 
     def run(self) -> int:
         """Serve until stopped; returns the exit code: 0 as asked, 1 when the supervisor is gone."""
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, lambda *_: self._stop())
         while not (self._consumer.stopping and self._consumer.finished):
             if self._consumer.turn(self._control, self._longest_wait):
                 self._obey()
@@ -62,7 +60,13 @@ class Child:
             if self._orphaned_at:
                 self._fend_for_itself()
         self._consumer.leave()
+        self._hands.close()
         return 1 if self._orphaned_at else 0
+
+    def stop(self) -> None:
+        """Claim no more, finish what runs and hand back the rest; safe in a signal handler."""
+        self._consumer.stopping = True
+        self._hands.poke()
 
     @property
     def _longest_wait(self) -> float:
@@ -72,17 +76,13 @@ class Child:
 
     def _obey(self) -> None:
         if os.read(self._control, 16):
-            self._stop()
+            self.stop()
         elif not self._orphaned_at:
             logger.error("child %d: the supervisor is gone, finishing what runs", os.getpid())
             self._orphaned_at = boottime()
             # An ended pipe stays readable for ever: watch one that never is.
             self._control, self._never = os.pipe()
-            self._stop()
-
-    def _stop(self) -> None:
-        self._consumer.stopping = True
-        self._hands.poke()
+            self.stop()
 
     def _announce(self, ended: Ended) -> None:
         self._executor.announce(ended)

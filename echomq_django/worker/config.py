@@ -5,7 +5,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
-    """The options of `emq_worker`. `queues` are (name, weight); seconds for `grace` and `beat`."""
+    """The options of `emq_worker`. `queues` are (name, weight); seconds for `grace` and `beat`.
+
+    With 0 `processes` all that processes do is done by threads of one.
+    """
 
     alias: str
     queues: tuple[tuple[str, int], ...]
@@ -16,3 +19,11 @@ class WorkerConfig:
     grace: float = 30.0
     max_jobs: int | None = None
     beat: float = 1.0
+
+    def __str__(self) -> str:
+        if self.processes:
+            return f"{self.processes} processes with {self.threads} threads"
+        return (
+            f"{self.threads} threads of this process, which can't isolate them: "
+            "a handler that crashes or holds the interpreter takes the worker with it"
+        )

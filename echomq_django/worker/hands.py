@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from echomq_django.bus.jobs import Completion, Death, Release, Retry
 from echomq_django.bus.queue import Queue
@@ -13,6 +14,7 @@ from echomq_django.bus.row import Row
 from echomq_django.worker.board import Board, Running, boottime
 
 End = Completion | Retry | Death | Release
+Starter = Callable[[Callable[[], None]], None]
 
 
 @dataclass(slots=True, eq=False)
@@ -36,16 +38,23 @@ class Ended:
     seconds: float = 0.0
 
 
+def start_thread(serve: Callable[[], None]) -> None:
+    """Start a thread that does not keep the process from ending."""
+    threading.Thread(target=serve, name="emq-jobs", daemon=True).start()
+
+
 class Hands:
     """Hands jobs to threads in the order of their claim, and collects how they ended.
+
+    `start` is called once for each of them, with what it is to do until `close()`.
 
     `fileno()` becomes readable when a job has ended, so that the claiming thread can wait for that and for the server
     at once.
     """
 
-    def __init__(self, board: Board, run: Callable[[Held], Ended]) -> None:
+    def __init__(self, board: Board, run: Callable[[Held], Ended], start: Starter = start_thread) -> None:
         self._board, self._run = board, run
-        self._waiting: deque[Held] = deque()
+        self._waiting: deque[Held | None] = deque()
         self._ended: deque[Ended] = deque()
         self._held: set[Held] = set()
         self._work = threading.Semaphore(0)
@@ -53,7 +62,7 @@ class Hands:
         os.set_blocking(self._reader, False)
         os.set_blocking(self._writer, False)
         for thread in range(board.threads):
-            threading.Thread(target=self._serve, args=(thread,), name=f"emq-{thread}", daemon=True).start()
+            start(partial(self._serve, thread))
 
     def __len__(self) -> int:
         return len(self._held)
@@ -100,13 +109,18 @@ class Hands:
         before = boottime() - older_than
         while self._work.acquire(blocking=False):
             held = self._waiting.popleft()
-            if held.claimed_at > before:
+            if held is None or held.claimed_at > before:
                 self._waiting.appendleft(held)
                 self._work.release()
                 break
             late.append(held)
         self._held.difference_update(late)
         return late
+
+    def close(self) -> None:
+        """Let each thread end after the job that it runs; nothing may wait."""
+        self._waiting.extend([None] * self._board.threads)
+        self._work.release(self._board.threads)
 
     def fileno(self) -> int:
         """Return the descriptor that becomes readable when a job has ended or `poke()` was called."""
@@ -118,9 +132,7 @@ class Hands:
             os.write(self._writer, b"1")
 
     def _serve(self, thread: int) -> None:
-        while True:
-            self._work.acquire()
-            held = self._waiting.popleft()
+        while held := self._next():
             started_at = boottime()
             self._board.begin(thread, Running(held.index, held.row.job_id, held.row.token.fence, started_at))
             ended = self._run(held)
@@ -128,6 +140,10 @@ class Hands:
             self._board.end(thread)
             self._ended.append(ended)
             self.poke()
+
+    def _next(self) -> Held | None:
+        self._work.acquire()
+        return self._waiting.popleft()
 
     def _note_leases(self) -> None:
         self._board.shortest_lease = min((held.row.lease_ms for held in self._held), default=0) / 1000

@@ -3,7 +3,6 @@
 import logging
 import os
 import select
-import signal
 from collections.abc import Callable, Sequence
 
 from django.db import DatabaseError, InterfaceError, connections
@@ -40,8 +39,6 @@ class Keeper:
 
     def run(self) -> int:
         """Serve until stopped or until the supervisor is gone; does its duties a last time before it leaves."""
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the supervisor says when the last death is mirrored
         while not self._stopping:
             pause = self._turn()
             if select.select([self._control], [], [], pause)[0]:

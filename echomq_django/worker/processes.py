@@ -7,12 +7,16 @@ import secrets
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from echomq_django.worker.board import Board, boottime
 
 logger = logging.getLogger("echomq_django.worker")
+
+Serve = Callable[[str, Board, int], int]  # holder, board and the reading end of the control pipe -> exit code
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 @dataclass(eq=False)
@@ -49,50 +53,76 @@ class Process:
         self.board.close()
 
 
-def fork(kind: str, threads: int, serve: Callable[[str, Board, int], int], inherited: list[Process]) -> Process:
-    """Start `serve(holder, board, control)` in a new process; its return value is the exit code.
+class Forks:
+    """Processes that are forks of this one, so that whatever kills one of them leaves the others alone."""
 
-    The new process closes the control pipes of its `inherited` siblings: only so does each of them notice when the
-    supervisor is gone.
-    """
-    board, (reader, writer), chance = Board(threads), os.pipe(), secrets.token_hex(2)
+    def __init__(self) -> None:
+        self._running: dict[int, Process] = {}
+
+    def run(self, supervise: Callable[[], int]) -> int:
+        """Run `supervise()` and return its exit code."""
+        return supervise()
+
+    def start(self, kind: str, threads: int, serve: Serve, inherited: list[Process]) -> Process:
+        """Start `serve(holder, board, control)` in a new process; its return value is the exit code.
+
+        The new process closes the control pipes of its `inherited` siblings: only so does each of them notice when the
+        supervisor is gone.
+        """
+        board, (reader, writer), chance = Board(threads), control_pipe(), secrets.token_hex(2)
+        pid = os.fork()
+        if pid:
+            os.close(reader)
+            self._running[pid] = Process(kind, pid, writer, holder_name(pid, chance), board)
+            return self._running[pid]
+        foreign = [writer, *(process.control for process in inherited)]
+        _become(kind, foreign, lambda: serve(holder_name(os.getpid(), chance), board, reader))
+
+    def ended(self) -> Iterator[tuple[Process, int]]:
+        """Yield the processes that ended since the last call with their exit codes; below 0 it was a signal."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if process := self._running.pop(pid, None):
+                yield process, os.waitstatus_to_exitcode(status)
+
+
+def control_pipe() -> tuple[int, int]:
+    """Return both ends of a control pipe; writing to it never blocks."""
+    reader, writer = os.pipe()
     os.set_blocking(writer, False)
-    pid = os.fork()
-    if pid:
-        os.close(reader)
-        return Process(kind, pid, writer, holder_name(pid, chance), board)
+    return reader, writer
+
+
+def _become(kind: str, foreign: list[int], serve: Callable[[], int]) -> NoReturn:
     code = 1
     try:
-        os.close(writer)
-        for process in inherited:
-            os.close(process.control)
+        for end in foreign:
+            os.close(end)
         signal.set_wakeup_fd(-1)
-        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, signal.SIG_DFL)
-        code = serve(holder_name(os.getpid(), chance), board, reader)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for number in STOP_SIGNALS:  # a terminal sends them to all; the supervisor says when it is time
+            signal.signal(number, signal.SIG_IGN)
+        code = serve()
     except BaseException:
         logger.exception("%s %d failed", kind, os.getpid())
     finally:
-        logging.shutdown()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)  # never run what the parent's interpreter would clean up
+        leave(code)  # never run what the parent's interpreter would clean up
+
+
+def leave(code: int) -> NoReturn:
+    """End this process at once, with all that was logged and printed."""
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def holder_name(pid: int, chance: str) -> str:
     """Return the name of one incarnation of one process: unique, and readable for an operator."""
     host = "".join(c if "!" <= c <= "~" and c != ":" else "-" for c in socket.gethostname())
     return f"{host[:20]}:{pid}:{chance}"
-
-
-def collect() -> list[tuple[int, int]]:
-    """Return (pid, status) of the processes that ended since the last call."""
-    ended: list[tuple[int, int]] = []
-    while True:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return ended
-        if pid == 0:
-            return ended
-        ended.append((pid, status))

@@ -1,6 +1,7 @@
 """From options to running processes: what is checked before, and what each forked process does."""
 
 import logging
+import signal
 from collections.abc import Callable
 
 from django.db import connections
@@ -14,8 +15,11 @@ from echomq_django.worker.board import Board
 from echomq_django.worker.child import Child
 from echomq_django.worker.config import WorkerConfig
 from echomq_django.worker.errands import run_errands
+from echomq_django.worker.hands import start_thread
 from echomq_django.worker.keeper import Keeper
-from echomq_django.worker.supervisor import Serve, Supervisor
+from echomq_django.worker.processes import Forks, Serve
+from echomq_django.worker.supervisor import Supervisor
+from echomq_django.worker.threads import Threads
 
 logger = logging.getLogger("echomq_django.worker")
 
@@ -32,7 +36,10 @@ def run_worker(config: WorkerConfig, pause: Callable[[float], None]) -> int:
     queues = _connect(bus, config)
     _wait_for_server(bus, queues, pause)
     connections.close_all()  # a forked connection would be shared
-    return Supervisor(config, queues, lambda alone: _child(config, alone), _keeper(config)).run()
+    place = Forks() if config.processes else Threads()
+    supervisor = Supervisor(config, queues, lambda alone: _child(config, alone, place), _keeper(config), place)
+    supervisor.listen()
+    return place.run(supervisor.run)
 
 
 def _connect(bus: Bus, config: WorkerConfig) -> list[Queue]:
@@ -58,12 +65,16 @@ def _wait_for_server(bus: Bus, queues: list[Queue], pause: Callable[[float], Non
             return
 
 
-def _child(config: WorkerConfig, alone: bool) -> Serve:
+def _child(config: WorkerConfig, alone: bool, place: Forks | Threads) -> Serve:
     def serve(holder: str, board: Board, control: int) -> int:
         bus = get_bus(config.alias)
         client = bus.client()
         queues = [Queue(client, bus.settings.prefix, name) for name, _ in config.queues]
-        return Child(config, queues, holder, board, control, alone=alone).run()
+        start = place.lend_main if isinstance(place, Threads) and config.threads == 1 and not alone else start_thread
+        child = Child(config, queues, holder, board, control, alone=alone, start=start)
+        if isinstance(place, Forks):
+            signal.signal(signal.SIGTERM, lambda *_: child.stop())
+        return child.run()
 
     return serve
 

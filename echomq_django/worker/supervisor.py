@@ -16,25 +16,24 @@ from echomq_django.bus.recovery import Recovered
 from echomq_django.exceptions import BusError
 from echomq_django.worker import leases
 from echomq_django.worker.backoff import Reconnection
-from echomq_django.worker.board import Board, boottime
+from echomq_django.worker.board import boottime
 from echomq_django.worker.child import STOP
 from echomq_django.worker.config import WorkerConfig
-from echomq_django.worker.processes import Process, collect, fork
+from echomq_django.worker.processes import STOP_SIGNALS, Forks, Process, Serve
+from echomq_django.worker.threads import Threads
 
 logger = logging.getLogger("echomq_django.worker")
 
 _TICK_S = 0.25  # how soon a first lease in an empty hand is noticed
 _CHUNKS_PER_BEAT = 10
 _SHORT_LIFE_S, _SHORT_LIVES = 2.0, 10
-_KEEPER_PAUSE_S = 0.5
-
-Serve = Callable[[str, Board, int], int]
+_KEEPER_PAUSE_S, _KEEPER_GRACE_S = 0.5, 10.0
 
 
 class Supervisor:
-    """Runs `config.processes` children and one keeper until told to stop.
+    """Runs `config.processes` children, at least one, and one keeper until told to stop.
 
-    `serve_child(alone)` and `serve_keeper` are what the forked processes do.
+    `serve_child(alone)` and `serve_keeper` are what the processes do that `place` starts.
     """
 
     def __init__(
@@ -43,8 +42,9 @@ class Supervisor:
         queues: Sequence[Queue],
         serve_child: Callable[[bool], Serve],
         serve_keeper: Serve,
+        place: Forks | Threads,
     ) -> None:
-        self._config, self._queues = config, queues
+        self._config, self._queues, self._place = config, queues, place
         self._serve_child, self._serve_keeper = serve_child, serve_keeper
         self._processes: list[Process] = []
         self._estates: list[Process] = []  # dead processes whose jobs the server still believes to be held
@@ -60,7 +60,6 @@ class Supervisor:
 
     def run(self) -> int:
         """Work until stopped; returns the exit code: 0 as asked, 1 gave up, 3 forced with jobs handed back."""
-        self._listen()
         while not self._finished:
             self._spawn()
             try:
@@ -79,6 +78,15 @@ class Supervisor:
         if self._short_lives >= _SHORT_LIVES:
             return 1
         return 3 if self._handed_back else 0
+
+    def listen(self) -> None:
+        """Take over the signals that stop a worker; to be called by the main thread, which then runs their handlers."""
+        for end in self._wakeup:
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(self._wakeup[1], warn_on_full_buffer=False)
+        for number in STOP_SIGNALS:
+            signal.signal(number, lambda number, _: self._stop(force=number != signal.SIGHUP))
+        signal.signal(signal.SIGCHLD, lambda *_: None)
 
     def _serve_leases(self) -> None:
         for process in self._processes:
@@ -140,32 +148,30 @@ class Supervisor:
             self._start("keeper", 1, self._serve_keeper)
         if self._stop_at is not None or boottime() < self._spawn_at:
             return
-        while len(self._of("child")) < self._config.processes:
+        while len(self._of("child")) < max(1, self._config.processes):
             self._start("child", self._config.threads, self._serve_child(False))
         if self._suspects and not self._of("alone"):
             self._suspects = False
             self._start("alone", 1, self._serve_child(True))
 
     def _start(self, kind: str, threads: int, serve: Serve) -> None:
-        self._processes.append(fork(kind, threads, serve, self._processes + self._estates))
+        self._processes.append(self._place.start(kind, threads, serve, self._processes + self._estates))
 
     def _bury(self) -> None:
-        for pid, status in collect():
-            process = next((one for one in self._processes if one.pid == pid), None)
-            if process is None:
-                continue
+        for process, code in self._place.ended():
             self._processes.remove(process)
             self._estates.append(process)
-            if status and not process.forced:
+            if code and not process.forced:
                 running = ", ".join(one.job_id for one in process.board.running()) or "nothing"
-                logger.warning("%s %d died (%s) while running %s", process.kind, pid, _cause(status), running)
-            self._note_life(process, status)
+                cause = f"signal {-code}" if code < 0 else f"exit code {code}"
+                logger.warning("%s %d died (%s) while running %s", process.kind, process.pid, cause, running)
+            self._note_life(process, code)
 
-    def _note_life(self, process: Process, status: int) -> None:
+    def _note_life(self, process: Process, code: int) -> None:
         if process.kind == "keeper":  # what ends it is no reason to run no jobs
             self._keeper_at = boottime() + _KEEPER_PAUSE_S
             return
-        short = status != 0 and boottime() - process.started_at < _SHORT_LIFE_S
+        short = code != 0 and boottime() - process.started_at < _SHORT_LIFE_S
         if not short or any(process.board.running()):
             self._short_lives = 0
             return
@@ -175,22 +181,14 @@ class Supervisor:
             logger.error("%d processes in a row died at their start: giving up", self._short_lives)
             self._stop()
 
-    def _listen(self) -> None:
-        for end in self._wakeup:
-            os.set_blocking(end, False)
-        signal.set_wakeup_fd(self._wakeup[1], warn_on_full_buffer=False)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self._stop())
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-
-    def _stop(self) -> None:
-        """The first time: finish what runs within the grace. The second time: hand it back now."""
+    def _stop(self, *, force: bool = True) -> None:
+        """The first time: finish what runs within the grace. The second time, with `force`: hand it back now."""
         if self._stop_at is None:
             self._stop_at = boottime() + self._config.grace
             logger.info("stopping: %s s for the jobs that run", self._config.grace)
             for process in self._of("child") + self._of("alone"):
                 process.say(STOP)
-        else:
+        elif force:
             self._stop_at = boottime()
 
     def _enforce_grace(self) -> None:
@@ -215,11 +213,14 @@ class Supervisor:
         return bool(self._estates) and self._stop_at is not None and boottime() < self._stop_at + 5
 
     def _end_keeper(self) -> None:
+        deadline = boottime() + _KEEPER_GRACE_S
+        self._tell_keeper(b"stop\n")
+        while self._of("keeper") and boottime() < deadline:
+            select.select([], [], [], 0.02)
+            self._bury()
         for process in self._of("keeper"):
-            process.say(b"stop\n")
-            if not _ended_within(process.pid, 10.0):
-                logger.warning("the keeper does not stop: it is ended")
-                process.kill()
+            logger.warning("the keeper does not stop: it is ended")
+            process.kill()
 
     def _tell_keeper(self, word: bytes) -> None:
         for process in self._of("keeper"):
@@ -232,17 +233,3 @@ class Supervisor:
 def _is_drained(queue: Queue) -> bool:
     counts = queues_.count(queue)
     return not (counts.pending or counts.active or counts.suspect or counts.next_due_ms == 0)
-
-
-def _cause(status: int) -> str:
-    code = os.waitstatus_to_exitcode(status)
-    return f"signal {-code}" if code < 0 else f"exit code {code}"
-
-
-def _ended_within(pid: int, seconds: float) -> bool:
-    deadline = boottime() + seconds
-    while boottime() < deadline:
-        if os.waitpid(pid, os.WNOHANG)[0]:
-            return True
-        select.select([], [], [], 0.02)
-    return False

@@ -6,6 +6,7 @@ import ctypes
 import os
 import random
 import signal
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -207,6 +208,20 @@ def introduce(context: JobContext) -> dict[str, object]:
         "fence": context.fence,
         "status": context.task_result.status.value,
     }
+
+
+@task
+def on_main_thread() -> bool:
+    """Return whether this is the main thread of its process."""
+    return threading.current_thread() is threading.main_thread()
+
+
+@task
+def stop_in_debugger() -> int:
+    """Let the debugger change the result."""
+    number = 0
+    breakpoint()
+    return number
 
 
 @task

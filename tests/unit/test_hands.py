@@ -22,25 +22,15 @@ class Runner:
     def __init__(self) -> None:
         self.began: list[str] = []
         self._go = threading.Semaphore(0)
-        self._over = False
 
     def __call__(self, held: Held) -> Ended:
         self.began.append(held.row.job_id)
         assert self._go.acquire(timeout=PATIENCE)
-        if self._over:
-            raise SystemExit  # ends the thread: no test may leave one behind
         return Ended(held, Release(held.row.job_id, held.row.token))
 
     def finish(self, count: int = 1) -> None:
         """Let so many jobs end."""
         self._go.release(count)
-
-    def end_threads(self, hands: Hands) -> None:
-        """Let each thread end with the job that it has or gets."""
-        self._over = True
-        hands.add([held() for _ in range(hands.threads)])
-        self.finish(hands.threads)
-        wait_for(lambda: not [one for one in threading.enumerate() if one.name.removeprefix("emq-").isdecimal()])
 
 
 @pytest.fixture
@@ -54,11 +44,13 @@ def board() -> Board:
 
 
 @pytest.fixture
-def hands(board: Board, runner: Runner, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hands]:
+def hands(board: Board, runner: Runner) -> Iterator[Hands]:
+    """Hands whose threads end with the test."""
     hands = Hands(board, runner)
     yield hands
-    monkeypatch.setattr(threading, "excepthook", lambda args: None)
-    runner.end_threads(hands)
+    runner.finish(hands.threads)
+    hands.close()
+    wait_for(lambda: not [one for one in threading.enumerate() if one.name == "emq-jobs"])
 
 
 def held(lease_ms: int = 30_000, claimed_at: float | None = None) -> Held:

@@ -36,7 +36,9 @@ class Command(BaseCommand):
         parser.add_argument("--backend", default="default", help="alias in TASKS (default: %(default)s)")
         parser.add_argument("--queues", type=_queues, help="a,b or with weights a:3,b:1 (default: all of the backend)")
         parser.add_argument("--strict", action="store_true", help="empty the queues strictly in the order given")
-        parser.add_argument("--processes", type=_positive, default=_cores(), help="children (default: the cores)")
+        parser.add_argument(
+            "--processes", type=_natural, default=_cores(), help="children (default: the cores); 0: all in this process"
+        )
         parser.add_argument("--threads", type=_positive, default=1, help="jobs at once per child (default: 1)")
         parser.add_argument("--burst", action="store_true", help="leave when nothing is pending, due or active")
         parser.add_argument("--grace", type=float, default=30.0, help="seconds for what runs at a stop (default: 30)")
@@ -49,13 +51,7 @@ class Command(BaseCommand):
             config = _config(options)
             _require_tables()
             _import_tasks()
-            _LOGGER.info(
-                "worker %d: queues %s; %d processes with %d threads",
-                os.getpid(),
-                ", ".join(name for name, _ in config.queues),
-                config.processes,
-                config.threads,
-            )
+            _LOGGER.info("worker %d: queues %s; %s", os.getpid(), ", ".join(name for name, _ in config.queues), config)
             code = run_worker(config, _interruptible_pause())
         except (InvalidSetting, BusRefused, UnsupportedServer) as error:
             raise CommandError(str(error), returncode=_USAGE) from error
@@ -74,6 +70,8 @@ def _config(options: dict[str, Any]) -> WorkerConfig:
                 f"queue {name!r} is not in QUEUES of TASKS[{settings.alias!r}] ({', '.join(settings.queues)}).{hint}",
                 returncode=_USAGE,
             )
+    if options["max_jobs"] and not options["processes"]:
+        raise CommandError("--max-jobs replaces children, and --processes 0 has none: drop one", returncode=_USAGE)
     return WorkerConfig(
         alias=settings.alias,
         queues=tuple(queues),
@@ -139,10 +137,14 @@ def _queues(text: str) -> list[tuple[str, int]]:
     return queues
 
 
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
+def _natural(text: str, least: int = 0) -> int:
+    if not text.isdecimal() or int(text) < least:
+        raise ArgumentTypeError(f"{text!r} is not a whole number of {least} or more")
     return int(text)
+
+
+def _positive(text: str) -> int:
+    return _natural(text, 1)
 
 
 def _cores() -> int:
