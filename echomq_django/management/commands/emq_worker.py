@@ -7,19 +7,22 @@ import pkgutil
 import signal
 import sys
 import time
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import ArgumentParser, ArgumentTypeError, BooleanOptionalAction
 from importlib import import_module
 from typing import Any
 
 from django.apps import apps
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, connections, router
 from django.db.migrations.executor import MigrationExecutor
+from django.utils.autoreload import get_child_arguments
 
 from echomq_django import conf
 from echomq_django.exceptions import BusRefused, InvalidSetting, UnsupportedServer
 from echomq_django.models import DeadJob
 from echomq_django.worker.config import WorkerConfig
+from echomq_django.worker.reloader import Reloader
 from echomq_django.worker.start import run_worker
 
 _USAGE = 2
@@ -43,37 +46,48 @@ class Command(BaseCommand):
         parser.add_argument("--burst", action="store_true", help="leave when nothing is pending, due or active")
         parser.add_argument("--grace", type=float, default=30.0, help="seconds for what runs at a stop (default: 30)")
         parser.add_argument("--max-jobs", type=_positive, help="replace a child after so many jobs")
+        parser.add_argument("--autoreload", action=BooleanOptionalAction, help="start anew when code changes (DEBUG)")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run the worker; the exit code is the supervisor's."""
         _show_log_lines(options["verbosity"])
         try:
             config = _config(options)
-            _require_tables()
-            _import_tasks()
-            _LOGGER.info("worker %d: queues %s; %s", os.getpid(), ", ".join(name for name, _ in config.queues), config)
-            code = run_worker(config, _interruptible_pause())
+            code = _reload() if options["autoreload"] else _run(config)
         except (InvalidSetting, BusRefused, UnsupportedServer) as error:
             raise CommandError(str(error), returncode=_USAGE) from error
         if code:
             sys.exit(code)
 
 
+def _run(config: WorkerConfig) -> int:
+    _require_tables()
+    _import_tasks()
+    _LOGGER.info("worker %d: queues %s; %s", os.getpid(), ", ".join(name for name, _ in config.queues), config)
+    return run_worker(config, _interruptible_pause())
+
+
+def _reload() -> int:
+    if not settings.DEBUG:
+        raise CommandError("--autoreload is for development: it needs DEBUG = True", returncode=_USAGE)
+    return Reloader([*get_child_arguments(), "--no-autoreload"]).run()
+
+
 def _config(options: dict[str, Any]) -> WorkerConfig:
-    settings = conf.load(options["backend"])
-    queues = options["queues"] or [(name, 1) for name in settings.queues]
+    backend = conf.load(options["backend"])
+    queues = options["queues"] or [(name, 1) for name in backend.queues]
     for name, _ in queues:
-        if name not in settings.queues:
-            near = difflib.get_close_matches(name, settings.queues, 1)
+        if name not in backend.queues:
+            near = difflib.get_close_matches(name, backend.queues, 1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise CommandError(
-                f"queue {name!r} is not in QUEUES of TASKS[{settings.alias!r}] ({', '.join(settings.queues)}).{hint}",
+                f"queue {name!r} is not in QUEUES of TASKS[{backend.alias!r}] ({', '.join(backend.queues)}).{hint}",
                 returncode=_USAGE,
             )
     if options["max_jobs"] and not options["processes"]:
         raise CommandError("--max-jobs replaces children, and --processes 0 has none: drop one", returncode=_USAGE)
     return WorkerConfig(
-        alias=settings.alias,
+        alias=backend.alias,
         queues=tuple(queues),
         strict=options["strict"],
         processes=options["processes"],
