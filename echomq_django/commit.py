@@ -1,6 +1,7 @@
 """Which COMMIT a push has to wait for."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -18,9 +19,41 @@ def after_commit(database: str | Unset | None, push: Callable[[bool], None]) -> 
     """
     alias = None if database is None else _open_alias() if database is UNSET else _known(database)
     if alias is not None and _is_open(connections[alias]):
-        transaction.on_commit(lambda: push(True), using=alias)
+        transaction.on_commit(_Waiting(push), using=alias)
     else:
         push(False)
+
+
+def commit_test_case() -> int:
+    """Push what waits for the COMMIT of a test case, which never comes, and return how many pushes that were.
+
+    Each is made once, whether by this or by `captureOnCommitCallbacks(execute=True)`. Raises Django's
+    `TransactionManagementError` inside an `atomic()` of the test itself: that may still be rolled back.
+    """
+    pushed = 0
+    for connection in filter(_is_open, connections.all(initialized_only=True)):
+        if not _is_test_case(connection):
+            raise transaction.TransactionManagementError(
+                f"the database {connection.alias!r} is in a transaction: run the jobs after its atomic() block"
+            )
+        for _, waiting, *_ in list(connection.run_on_commit):
+            if isinstance(waiting, _Waiting) and not waiting.done:
+                waiting()
+                pushed += 1
+    return pushed
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A push that waits for a COMMIT and is done once, whoever says that it has come."""
+
+    push: Callable[[bool], None]
+    done: bool = False
+
+    def __call__(self) -> None:
+        if not self.done:
+            self.done = True
+            self.push(True)
 
 
 def _open_alias() -> str | None:

@@ -100,5 +100,9 @@ class JobDied(EchoMQError):
     """A job was given up without an exception of its own, for instance after too many stalls."""
 
 
+class EndlessDrain(EchoMQError):
+    """A test ran thousands of jobs at once and there were still more."""
+
+
 class EmbeddedServerError(EchoMQError):
     """A server for tests or the demo can't be found or started."""

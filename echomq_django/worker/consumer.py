@@ -79,17 +79,21 @@ class Consumer:
     def turn(self, watched: int, longest: float = _IDLE_S) -> bool:
         """Do one turn; True if the descriptor `watched` became readable meanwhile."""
         try:
-            self._hand_back(self._hands.take_back(older_than=0.0 if self.stopping else _STUCK_S))
-            self._settle()
-            if boottime() >= self._inventory_at:
-                self._take_inventory()
-            if self._fill():
+            if self.work():
                 return False
             longest = min(longest, self._prepare_to_wait())
             self._say_if_back()
         except BusError as error:
             return self._wait(watched, self._pause(error))
         return False if self.stopping and self.finished else self._wait(watched, longest)
+
+    def work(self) -> bool:
+        """Tell the server what ended, and claim what there is room for; True if there was something to claim."""
+        self._hand_back(self._hands.take_back(older_than=0.0 if self.stopping else _STUCK_S))
+        self._settle()
+        if boottime() >= self._inventory_at:
+            self._take_inventory()
+        return self._fill()
 
     def give_up(self) -> None:
         """Hand everything back without a stall, also what runs: its end would come too late."""

@@ -39,6 +39,8 @@ from echomq_django.worker.loop import Loop
 logger = logging.getLogger("echomq_django.worker")
 
 MAX_RESULT_BYTES = 512 * 1024
+RunCoroutine = Callable[[Coroutine[Any, Any, Any]], Any]
+
 _UNKNOWN = "unknown task"
 _UNKNOWN_DELAY_MS, _UNKNOWN_MS = 30_000, 3_600_000  # an hour for the deploy that brings the task
 
@@ -73,11 +75,23 @@ class Job:
 
 
 class Executor:
-    """Runs jobs on the thread that calls it; coroutines on the one event loop of the process."""
+    """Runs jobs on the thread that calls it; coroutines on the one event loop of the process.
 
-    def __init__(self, alias: str, holder: str) -> None:
+    `tend` takes care of the database connections of a thread before and after each job.
+    """
+
+    def __init__(
+        self,
+        alias: str,
+        holder: str,
+        *,
+        run_coroutine: RunCoroutine | None = None,
+        tend: Callable[[], None] | None = None,
+    ) -> None:
         self._alias, self._holder = alias, holder
-        self._loop, self._alarms = Loop(), Alarms()
+        self._run_coroutine = run_coroutine or Loop().run
+        self._tend = tend or tend_connections
+        self._alarms = Alarms()
 
     def run(self, held: Held) -> Ended:
         """Run a job and return how it ended; never raises, for nobody else would ever let go of the job."""
@@ -118,9 +132,9 @@ class Executor:
             results.succeeded(result, job.value)
         else:
             results.failed(result, job.error)
-        tend_connections()
+        self._tend()
         self._send(task_finished, result)
-        tend_connections()
+        self._tend()
 
     def _read(self, held: Held) -> Job:
         message = Message.unpack(held.row.body)
@@ -138,15 +152,19 @@ class Executor:
             args = [make_context(result, job.row, job.queue), *args]
         limit = self._setting(job, "soft_time_limit")
         if iscoroutinefunction(task.func):
-            return self._loop.run(_call_async(partial(task.func, *args, **job.kwargs), limit))
-        tend_connections()
+            return self._run_coroutine(self._call_async(partial(task.func, *args, **job.kwargs), limit))
+        self._tend()
         try:
             if limit is None:
                 return task.func(*args, **job.kwargs)
             call = partial(task.func, *args, **job.kwargs)
             return self._alarms.run(limit, call, partial(self._drop_connections, job.queue))
         finally:
-            tend_connections()
+            self._tend()
+
+    async def _call_async(self, call: Callable[[], Coroutine[Any, Any, Any]], limit: float | None) -> Any:
+        await sync_to_async(self._tend)()
+        return await (call() if limit is None else within(limit, call()))
 
     def _completed(self, job: Job) -> End:
         value = _to_json(job)
@@ -214,11 +232,6 @@ def tend_connections() -> None:
                 del connections[connection.alias]
             else:
                 connection.close_if_unusable_or_obsolete()
-
-
-async def _call_async(call: Callable[[], Coroutine[Any, Any, Any]], limit: float | None) -> Any:
-    await sync_to_async(tend_connections)()
-    return await (call() if limit is None else within(limit, call()))
 
 
 def _to_json(job: Job) -> bytes:

@@ -8,7 +8,7 @@ from echomq_django.bus.dead import forget, requeue, unmirrored
 from echomq_django.bus.jobs import Cancelled, Entry, Verdict
 from echomq_django.bus.queue import Queue, count, open_queue
 from echomq_django.bus.recovery import abandon, recover
-from echomq_django.bus.schedule import fire, promote
+from echomq_django.bus.schedule import fire, hasten, promote
 from echomq_django.bus.wakeups import pass_on
 from tests.bus.scenes import (
     SOON,
@@ -122,6 +122,11 @@ def _fire(queue: Queue) -> tuple[Act, Any]:
     return lambda: fire(queue, "nightly", "2026-01-01T00:00", job), True
 
 
+def _hasten(queue: Queue) -> tuple[Act, Any]:
+    enqueued(queue, 2, delay_ms=SOON)
+    return lambda: hasten(queue, 1000), 2
+
+
 def _unmirrored(queue: Queue) -> tuple[Act, Any]:
     rows = dead(queue)
     return lambda: [one.row for one in unmirrored(queue)], rows
@@ -193,6 +198,7 @@ VERBS: dict[str, Arrange] = {
     "recovery/abandon": _abandon,
     "schedule/promote": _promote,
     "schedule/fire": _fire,
+    "schedule/hasten": _hasten,
     "queue/count": _count,
     "queue/open": _open,
     "wakeups/pass_on": _pass_on,

@@ -1,4 +1,4 @@
-"""A backend for test suites that runs jobs in the process, without a server."""
+"""A backend that runs jobs in the process, without a server."""
 
 import json
 import logging
