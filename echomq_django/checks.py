@@ -50,10 +50,11 @@ def check_caches(**kwargs: Any) -> list[CheckMessage]:
 @register(TAG, deploy=True)
 def check_servers(**kwargs: Any) -> list[CheckMessage]:
     """Warn of a server that can't keep what the queue promises, or that may not be asked."""
-    return [problem for alias in conf.aliases() for problem in _server_problems(alias)]
+    return [problem for alias in conf.aliases() for problem in server_problems(alias)]
 
 
-def _server_problems(alias: str) -> Iterator[CheckMessage]:
+def server_problems(alias: str) -> Iterator[CheckMessage]:
+    """Yield what is wrong with the server of `TASKS[alias]`, or can't be verified."""
     try:
         bus = get_bus(alias)
         client = bus.client()

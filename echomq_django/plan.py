@@ -13,7 +13,7 @@ from echomq_django.bus.message import Message
 from echomq_django.conf import Settings
 from echomq_django.exceptions import InvalidOption, UnresolvableTask
 from echomq_django.framework import BaseTask
-from echomq_django.tasks import UNSET, Lane, Task, TaskOptions, Unset, resolve
+from echomq_django.tasks import UNSET, Lane, Task, TaskOptions, Unset, redacted, resolve
 
 # What a worker needs and a row has no field for.
 _TRAVELLING = ("max_failures", "backoff", "soft_time_limit", "result_ttl")
@@ -106,6 +106,8 @@ def _travelling(task: BaseTask[..., Any], options: TaskOptions) -> dict[str, Any
     for name, value in changed.items():
         if value is UNSET or callable(value):
             raise InvalidOption(f"{name} = {value!r} can't travel with a job of {task.module_path}: give it to @task")
+    if isinstance(task, Task) and (places := redacted(task)):
+        changed["redact"] = places  # for screens and dead jobs, which may outlive the code of the task
     return changed
 
 

@@ -11,7 +11,7 @@ from echomq_django.exceptions import InvalidArguments, InvalidOption
 from echomq_django.middleware import headers_of
 from echomq_django.payload import encode
 from echomq_django.plan import Plan, make_plan
-from echomq_django.tasks import UNSET, Task, resolve
+from echomq_django.tasks import UNSET, Task, redacted, resolve
 
 _PLACES = ("queue_name", "priority")
 
@@ -37,6 +37,8 @@ class Step:
         if any(map(callable, options.values())):
             raise InvalidOption(f"{path}: only data can travel with a step, give code to @task instead")
         data = {"task": path, "args": list(self.args), "kwargs": dict(self.kwargs), "options": options, **places}
+        if hidden := [place for place in map(_behind_value, redacted(self.task)) if place != -1]:
+            data["redact"] = hidden
         if "\\u0000" in json.dumps([data["args"], data["kwargs"]]):
             # It waits among the options of another job, and the database can't keep a NUL there.
             raise InvalidArguments(f"{path}: the arguments of a step that follows another can't hold a NUL")
@@ -49,6 +51,11 @@ class Step:
     @staticmethod
     def _differs(one: object, other: object, name: str) -> bool:
         return bool(getattr(one, name) != getattr(other, name))
+
+
+def _behind_value(place: int | str) -> int | str:
+    """Return where an argument stands in a step, whose first one is the value of the step before it."""
+    return place - 1 if isinstance(place, int) else place
 
 
 def next_job(

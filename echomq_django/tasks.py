@@ -6,6 +6,7 @@ from datetime import datetime
 from enum import Enum
 from functools import cache
 from importlib import import_module
+from inspect import Parameter, signature
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -73,6 +74,7 @@ class Options(TypedDict, total=False):
     unique: Literal["start", "done", "debounce"] | float
     unique_key: Callable[..., Any]
     expires: float
+    redact: list[str] | tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +86,8 @@ class TaskOptions:
 
     `unique` merges a job into one with the same `unique_key` (a function of the arguments; without it the arguments
     themselves): until that one starts, until it is done, or for so many seconds. With "debounce" the one that waits
-    takes over the new arguments and delay. A job that has not started after `expires` seconds dies.
+    takes over the new arguments and delay. A job that has not started after `expires` seconds dies. `redact` names
+    arguments that nobody is to see.
     """
 
     max_failures: int | Unset = UNSET
@@ -101,6 +104,7 @@ class TaskOptions:
     unique: str | float | Unset = UNSET
     unique_key: Callable[..., Any] | Unset = UNSET
     expires: float | Unset = UNSET
+    redact: tuple[str, ...] | Unset = UNSET
 
     def merged(self, changes: Mapping[str, Any]) -> "TaskOptions":
         """Return these options with `changes`; raises `InvalidOption` for an unknown name or an impossible value."""
@@ -146,7 +150,9 @@ class Task(BaseTask[P, R]):
         changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         merged = self.options.merged(options)
         _refuse_code(options)
-        return replace(self, options=merged, **changes)
+        changed = replace(self, options=merged, **changes)
+        redacted(changed)
+        return changed
 
     if TYPE_CHECKING:
 
@@ -222,7 +228,7 @@ def task(
     merged = _NO_OPTIONS.merged(options)
 
     def decorate(function: Callable[..., Any]) -> Task[..., Any]:
-        return Task(
+        made: Task[..., Any] = Task(
             func=function,
             priority=priority,
             queue_name=queue_name,
@@ -231,8 +237,32 @@ def task(
             takes_context=takes_context,
             options=merged,
         )
+        redacted(made)
+        return made
 
     return decorate if function is None else decorate(function)
+
+
+def redacted(task: Task[..., Any]) -> list[int | str]:
+    """Return where the arguments stand that `redact` names: by position, by name, or either.
+
+    Raises `InvalidOption` for a name that the function does not know: a misspelt secret would be shown.
+    """
+    if task.options.redact is UNSET:
+        return []
+    parameters = list(signature(task.func).parameters.values())[task.takes_context :]
+    places: list[int | str] = []
+    for name in task.options.redact:
+        found = [place for index, one in enumerate(parameters) for place in _places(one, index, name)]
+        if not found:
+            known = [
+                one.name for one in parameters if one.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+            ]
+            raise InvalidOption(
+                f"redact: {name!r} is no argument of {task.func.__qualname__}(){did_you_mean(name, known)}"
+            )
+        places += found
+    return list(dict.fromkeys(places))
 
 
 @cache
@@ -263,6 +293,16 @@ def _restore(path: str, changes: dict[str, Any], options: dict[str, Any]) -> Tas
     return replace(task, options=task.options.merged(options), **changes) if changes or options else task
 
 
+def _places(parameter: Parameter, index: int, name: str) -> Iterable[int | str]:
+    if parameter.kind is Parameter.VAR_KEYWORD:
+        yield name
+    elif parameter.name == name and parameter.kind is not Parameter.VAR_POSITIONAL:
+        if parameter.kind is not Parameter.KEYWORD_ONLY:
+            yield index
+        if parameter.kind is not Parameter.POSITIONAL_ONLY:
+            yield name
+
+
 def _refuse_code(options: Mapping[str, Any]) -> None:
     for name, value in options.items():
         if name in ("retry_on", "give_up_on", "unique_key") or (name == "backoff" and callable(value)):
@@ -280,6 +320,8 @@ def _checked(name: str, value: Any) -> Any:
         return _checked_errors(name, value)
     if name == "lane":
         return value if callable(value) else check_lane(value)
+    if name == "redact":
+        return _checked_names(value)
     if name == "unique_key" and not callable(value):
         raise InvalidOption(f"unique_key = {value!r}: must be a function of the arguments")
     problem = problem_of(name, value)
@@ -299,6 +341,12 @@ def _checked_backoff(value: Any) -> Backoff:
             f"backoff = {value!r}: must be seconds, a list of seconds, or a function of the number of failures"
         )
     return delays
+
+
+def _checked_names(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
+        raise InvalidOption(f"redact = {value!r}: must be a list of names of arguments")
+    return tuple(value)
 
 
 def _checked_errors(name: str, value: Any) -> Errors:

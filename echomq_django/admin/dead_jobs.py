@@ -100,12 +100,15 @@ class DeadJobAdmin(DeadJobModelAdmin):
         (
             _("Details"),
             {
-                "fields": (("death_key", "priority", "max_stalled", "lease_ms"), "headers", "options"),
+                "fields": (("death_key", "priority", "max_stalled", "lease_ms"), "headers", "job_options"),
                 "classes": ("collapse",),
             },
         ),
     )
-    readonly_fields = ("state_told", "died", "enqueued", "same_error", "arguments", "trace", "in_group", "chain")
+    readonly_fields = (
+        *("state_told", "died", "enqueued", "same_error", "arguments", "trace", "job_options"),
+        *("in_group", "chain"),
+    )
 
     class Media:
         css = {"all": ("echomq_django/admin.css",)}
@@ -230,7 +233,12 @@ class DeadJobAdmin(DeadJobModelAdmin):
     @admin.display(description=_("arguments"))
     def arguments(self, row: DeadJob) -> str:
         """Return the arguments, escaped."""
-        return shown.arguments(row.args, row.kwargs, bytes(row.payload))
+        return shown.arguments(row.args, row.kwargs, bytes(row.payload), row.options)
+
+    @admin.display(description=_("options"))
+    def job_options(self, row: DeadJob) -> str:
+        """Return what travels with the job, escaped."""
+        return shown.options(row.options)
 
     @admin.display(description=_("traceback"))
     def trace(self, row: DeadJob) -> str:

@@ -196,10 +196,10 @@ class LeaseAdmin(LeaseModelAdmin):
         """Return the arguments, escaped."""
         body = lease.row.body if lease.row else b""
         try:
-            payload = Message.unpack(body).payload
+            message = Message.unpack(body)
         except (ValueError, RecursionError):
-            return shown.arguments(None, None, body)
-        return shown.arguments(*display.arguments(payload), payload)
+            return shown.arguments(None, None, body, None)
+        return shown.arguments(*display.arguments(message.payload, message.options), message.payload, message.options)
 
     @admin.display(description=_("group"))
     def group(self, lease: Lease) -> str | None:

@@ -9,7 +9,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
-from echomq_django.floor.display import shortened
+from echomq_django.floor.display import hidden_in, job_options, shortened
 
 _BLOCK_LIMIT = 65_536
 
@@ -34,11 +34,18 @@ def block(text: str) -> SafeString | str:
     return format_html('<pre class="emq-block">{}</pre>', shortened(text, _BLOCK_LIMIT)) if text else ""
 
 
-def arguments(args: Any, kwargs: Any, payload: bytes) -> SafeString | str:
-    """Return a job's arguments, or the bytes that should have held them."""
+def arguments(args: Any, kwargs: Any, payload: bytes, options: Any) -> SafeString | str:
+    """Return a job's arguments, or the bytes that should have held them, unless some of them are not to be seen."""
+    if args is None and hidden_in(options):
+        return str(_("These arguments can't be read, and some of them are not to be shown."))
     if args is None:
         return block(_("These arguments can't be read:") + f"\n{payload!r}")
     return block(json.dumps({"args": args, "kwargs": kwargs}, indent=2, ensure_ascii=False))
+
+
+def options(value: Any) -> SafeString | str:
+    """Return a job's options, without what the steps behind it hide."""
+    return block(json.dumps(job_options(value), indent=2, ensure_ascii=False)) if value else ""
 
 
 def duration(ms: int) -> str:

@@ -61,7 +61,8 @@ class Counts:
     """How many jobs of a queue are where; `next_due_ms` is None when nothing is scheduled.
 
     `held` of the pending ones are in lanes that a limit or a pause keeps waiting. `paused` is None or who paused the
-    queue, when and why. `forgotten_early` counts results that made room for others.
+    queue, when and why. `forgotten_early` counts results that made room for others. `lanes` have pending jobs, the
+    oldest of which has been ready for `oldest_ms`. `waiting` of the scheduled ones wait for a group and for no time.
     """
 
     pending: int
@@ -74,6 +75,9 @@ class Counts:
     held: int = 0
     paused: dict[str, Any] | None = None
     forgotten_early: int = 0
+    lanes: int = 0
+    waiting: int = 0
+    oldest_ms: int | None = None
 
 
 def open_queue(queue: Queue, lease_ms: int) -> None:
@@ -86,10 +90,10 @@ def count(queue: Queue) -> Counts:
     keys = queue.keys
     names = [keys.pending, keys.lanes, keys.held, keys.active, keys.scheduled, keys.suspect, keys.dead, keys.meta]
     reply = queue.run(_COUNT, names, [keys.base, _LANES_COUNTED])
-    pending, scheduled, active, suspect, dead, due, rest, held, paused, forgotten = reply
-    due = None if due < 0 else due
+    pending, scheduled, active, suspect, dead, due, rest, held, paused, forgotten, lanes, waiting, oldest = reply
+    due, oldest = (None if ms < 0 else ms for ms in (due, oldest))
     told = json.loads(paused) if paused else None
-    return Counts(pending, scheduled, active, suspect, dead, due, rest, held, told, forgotten)
+    return Counts(pending, scheduled, active, suspect, dead, due, rest, held, told, forgotten, lanes, waiting, oldest)
 
 
 @contextmanager

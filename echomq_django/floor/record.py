@@ -36,7 +36,7 @@ def unreadable(queue: Queue, alias: str, death: Dead, problem: str) -> DeadJob:
 
 
 def _readable(queue: Queue, death: Dead, row: Row, message: Message) -> DeadJob:
-    args, kwargs = display.arguments(message.payload)
+    args, kwargs = display.arguments(message.payload, message.options)
     return DeadJob(
         job_id=row.job_id,
         death_key=str(row.token),

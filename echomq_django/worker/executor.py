@@ -141,6 +141,7 @@ class Executor:
         task = resolve(message.task)
         args, kwargs = decode(message.payload)
         chain = message.options.pop("chain", [])
+        message.options.pop("redact", None)  # the business of those who show jobs
         return Job(held.row, held.queue, message, task, task.options.merged(message.options), args, kwargs, chain)
 
     def _call(self, job: Job) -> Any:

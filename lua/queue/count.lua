@@ -11,22 +11,41 @@
 -- ARGV[1] base       prefix of the queue's keys
 -- ARGV[2] limit      lanes at most
 -- Returns {pending, scheduled, active, suspect, dead, ms until the next is due (-1: none), lanes that were not counted,
---   pending in lanes that may not be served now, why the queue is paused (false: it is not), results forgotten early}
+--   pending in lanes that may not be served now, why the queue is paused (false: it is not), results forgotten early,
+--   lanes that have work, scheduled that wait for a group, ms since the oldest pending became ready (-1: none)}
 local pending, lanes, held, scheduled, base = KEYS[1], KEYS[2], KEYS[3], KEYS[5], ARGV[1]
 --- @include clock
 
-local limit, waiting = tonumber(ARGV[2]), { [lanes] = 0, [held] = 0 }
-for _, ring in ipairs({ lanes, held }) do
-  for _, lane in ipairs(redis.call('ZRANGE', ring, 0, limit - 1)) do
-    waiting[ring] = waiting[ring] + redis.call('ZCARD', lane == '' and pending or base .. 'g:' .. lane .. ':pending')
+-- Of one priority the first is the oldest, so one look at each priority that is there finds the oldest of all.
+local ONE_PRIORITY = 8796093022208
+local function oldest_in(key)
+  local oldest, from = now, 0
+  while true do
+    local least = string.format('%.0f', from)
+    local order = tonumber(redis.call('ZRANGEBYSCORE', key, least, 'inf', 'WITHSCORES', 'LIMIT', 0, 1)[2])
+    if not order then return oldest end
+    oldest = math.min(oldest, order % ONE_PRIORITY)
+    from = order - order % ONE_PRIORITY + ONE_PRIORITY
   end
 end
+
+local limit, oldest, waiting = tonumber(ARGV[2]), now, { [lanes] = 0, [held] = 0 }
+for _, ring in ipairs({ lanes, held }) do
+  for _, lane in ipairs(redis.call('ZRANGE', ring, 0, limit - 1)) do
+    local key = lane == '' and pending or base .. 'g:' .. lane .. ':pending'
+    waiting[ring] = waiting[ring] + redis.call('ZCARD', key)
+    oldest = math.min(oldest, oldest_in(key))
+  end
+end
+local total = waiting[lanes] + waiting[held]
 local next_due = redis.call('ZRANGEBYSCORE', scheduled, '-inf', '(inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
-local not_counted = math.max(0, redis.call('ZCARD', lanes) - limit) + math.max(0, redis.call('ZCARD', held) - limit)
+local served, not_served = redis.call('ZCARD', lanes), redis.call('ZCARD', held)
+local not_counted = math.max(0, served - limit) + math.max(0, not_served - limit)
 local paused, forgotten = unpack(redis.call('HMGET', KEYS[8], 'paused', 'forgotten_early'))
 return {
-  waiting[lanes] + waiting[held], redis.call('ZCARD', scheduled), redis.call('ZCARD', KEYS[4]),
+  total, redis.call('ZCARD', scheduled), redis.call('ZCARD', KEYS[4]),
   redis.call('ZCARD', KEYS[6]), redis.call('ZCARD', KEYS[7]),
   next_due and math.max(0, tonumber(next_due) - now) or -1, not_counted, waiting[held], paused,
-  tonumber(forgotten or 0),
+  tonumber(forgotten or 0), served + not_served, redis.call('ZCOUNT', scheduled, 'inf', 'inf'),
+  total > 0 and now - oldest or -1,
 }

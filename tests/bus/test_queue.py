@@ -2,8 +2,9 @@ import pytest
 import redis
 
 from echomq_django.bus.queue import Counts, Queue, count, open_queue
+from echomq_django.bus.schedule import hasten, promote
 from echomq_django.exceptions import BusUnavailable, ScriptFailed
-from tests.bus.scenes import SOON, active, dead, enqueued, suspects
+from tests.bus.scenes import SOON, a_group, active, dead, enqueued, suspects, waiting_for
 from tests.bus.view import changes
 
 
@@ -31,7 +32,25 @@ def test_each_place_is_counted(queue):
     with changes(queue) as changed:
         counts = count(queue)
     assert changed == {}
-    assert counts == Counts(3, 6, 3, 5, 4, counts.next_due_ms, 0)
+    assert counts == Counts(3, 6, 3, 5, 4, counts.next_due_ms, 0, lanes=2, oldest_ms=counts.oldest_ms)
+    assert SOON - 5000 < counts.next_due_ms <= SOON
+
+
+def test_the_age_of_the_oldest_is_told_whatever_its_priority_and_lane(queue):
+    for age_ms, lane, priority in ((5_000, "", 0), (90_000, "a", -100), (10_000, "a", 100), (20_000, "b", 0)):
+        enqueued(queue, lane=lane, priority=priority, delay_ms=1_000)
+        hasten(queue, 1_000 + age_ms)
+        promote(queue)
+    counts = count(queue)
+    assert (counts.pending, counts.lanes) == (4, 3)
+    assert 90_000 <= counts.oldest_ms < 95_000
+
+
+def test_jobs_that_wait_for_a_group_are_told_apart_from_those_that_wait_for_a_time(queue):
+    waiting_for(queue, a_group(queue, 2))
+    enqueued(queue, 2, delay_ms=SOON)
+    counts = count(queue)
+    assert (counts.scheduled, counts.waiting, counts.oldest_ms) == (3, 1, None)
     assert SOON - 5000 < counts.next_due_ms <= SOON
 
 

@@ -37,7 +37,7 @@ async def patient_with_context(context: JobContext, number: int) -> int:
     return context.fence + number
 
 
-@task(takes_context=True, unique="debounce", unique_key=lambda order_id: order_id, expires=60)
+@task(takes_context=True, unique="debounce", unique_key=lambda order_id: order_id, expires=60, redact=["order_id"])
 def careful(context: JobContext, order_id: int) -> None:
     assert_type(context.cancelled, bool)
     context.progress(1, 3)

@@ -1,11 +1,12 @@
 """What the database is given is text that it takes, and instants that it can hold."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from pytest_django import Settings
 
-from echomq_django.floor.display import arguments, escaped, json_safe, shortened
+from echomq_django.floor.display import REDACTED, arguments, escaped, job_options, json_safe, shortened
 from echomq_django.floor.instants import from_ms, to_ms
 
 
@@ -41,6 +42,25 @@ def test_copies_of_arguments_are_escaped_all_the_way_down() -> None:
 @pytest.mark.parametrize("payload", [b"", b"{}", b"[1]", b"[[], {}, 1]", b"\xff", b"[" * 100_000])
 def test_what_holds_no_arguments_has_no_copies(payload: bytes) -> None:
     assert arguments(payload) == (None, None)
+
+
+def test_copies_are_without_what_is_to_be_redacted_by_position_and_by_name() -> None:
+    payload, options = b'[["ana", "s3cret"], {"token": "t0p", "0": "kept"}]', {"redact": [1, 7, "token", "password"]}
+    assert arguments(payload, options) == (["ana", REDACTED], {"token": REDACTED, "0": "kept"})
+
+
+@pytest.mark.parametrize("options", [None, {}, [], {"redact": None}, {"redact": 5}])
+def test_options_that_tell_nothing_to_redact_leave_the_copies_as_they_are(options: Any) -> None:
+    assert arguments(b'[["a"], {}]', options) == (["a"], {})
+
+
+def test_the_steps_behind_a_job_hide_their_own_arguments() -> None:
+    step = {"task": "app.t", "args": ["a", "s3cret"], "kwargs": {}, "options": {"x": 1}, "redact": [1]}
+    shown = job_options({"max_failures": 2, "chain": [step, {"task": "app.u", "args": ["b"]}, "no step"]})
+    assert shown == {
+        "max_failures": 2,
+        "chain": [{**step, "args": ["a", REDACTED]}, {"task": "app.u", "args": ["b"]}, "no step"],
+    }
 
 
 @pytest.mark.parametrize("use_tz", [True, False])

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ from echomq_django import JobContext, task
 from echomq_django.exceptions import InvalidName, InvalidOption, UnknownQueue, UnresolvableTask
 from echomq_django.framework import BaseTask, InvalidTask
 from echomq_django.framework import Task as DjangoTask
-from echomq_django.tasks import UNSET, Task, TaskOptions, resolve
+from echomq_django.tasks import UNSET, Task, TaskOptions, redacted, resolve
 
 HERE = __name__
 
@@ -43,6 +43,7 @@ def bare(number: int) -> int:
     unique="debounce",
     unique_key=str,
     expires=60,
+    redact=["number"],
 )
 def full(number: int) -> int:
     return number
@@ -51,6 +52,9 @@ def full(number: int) -> int:
 @task(takes_context=True)
 def with_context(context: JobContext, number: int) -> int:
     return number
+
+
+def many(number: int, *numbers: int) -> None: ...
 
 
 @task()
@@ -85,6 +89,7 @@ def test_every_option_is_kept() -> None:
         unique="debounce",
         unique_key=str,
         expires=60,
+        redact=("number",),
     )
 
 
@@ -107,7 +112,7 @@ def test_a_task_can_be_called_and_hashed() -> None:
         ({"unique": 0}, "unique = 0: must be one of"),
         ({"unique_key": "user"}, "unique_key = 'user': must be a function"),
         ({"expires": 0}, "expires = 0: must be a number of seconds above 0"),
-        ({"redact": ["a"]}, "unknown option 'redact'"),
+        ({"redact": "number"}, "redact = 'number': must be a list of names of arguments"),
         ({"max_failures": 0}, "max_failures = 0: must be an integer of at least 1"),
         ({"lease": 0}, "lease = 0: must be a number of seconds above 0"),
         ({"max_stalled": 0}, "max_stalled = 0: must be an integer from 1"),
@@ -152,6 +157,33 @@ def test_using_changes_a_copy() -> None:
 
 def test_using_unset_gives_the_queue_its_say_back() -> None:
     assert full.using(lane=UNSET).options.lane is UNSET  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("function", "takes_context", "names", "places"),
+    [
+        (lambda user, password: None, False, ["password"], [1, "password"]),
+        (lambda context, user, password: None, True, ["user"], [0, "user"]),
+        (lambda user, /, *, password: None, False, ["user", "password"], [0, "password"]),
+        (lambda *users, password: None, False, ["password"], ["password"]),
+        (lambda user, **more: None, False, ["token", "user"], ["token", 0, "user"]),
+    ],
+)
+def test_arguments_are_redacted_wherever_the_function_takes_them(
+    function: Any, takes_context: bool, names: list[str], places: list[Any]
+) -> None:
+    options = TaskOptions().merged({"redact": names})
+    found = redacted(SimpleNamespace(func=function, takes_context=takes_context, options=options))
+    assert sorted(found, key=str) == sorted(places, key=str)
+
+
+@pytest.mark.parametrize("name", ["numbers", "nubmer"])
+def test_what_could_not_be_redacted_is_refused_where_it_is_said(name: str) -> None:
+    complaint = f"redact: '{name}' is no argument of many.*did you mean 'number'"
+    with pytest.raises(InvalidOption, match=complaint):
+        task(redact=[name])(many)
+    with pytest.raises(InvalidOption, match=complaint):
+        task(many).using(redact=[name])
 
 
 @pytest.mark.parametrize(
