@@ -34,10 +34,18 @@ def fire(queue: Queue, schedule: str, slot: str, job: NewJob) -> bool:
     """Enqueue the `job` of a slot; False if that slot of `schedule`, or a later one, has been fired.
 
     `slot` is text that sorts by time, such as an ISO date and time. Any number of processes may fire the same slot.
+    A unique job may become an alias of the one that has its key: that slot is fired, too.
     """
     keys = queue.keys
     names = [keys.pending, keys.lanes, keys.held, keys.limits, keys.scheduled, keys.meta, keys.wake, keys.slots]
     return bool(queue.run(_FIRE, [*names, keys.job(job.job_id)], [keys.base, schedule, slot, *enqueue_args(job)]))
+
+
+def last_slots(queue: Queue) -> dict[str, str]:
+    """Return the last slot that was fired of each schedule."""
+    with server_errors("reading the slots of schedules"):
+        found = cast("dict[bytes, bytes]", queue.client.hgetall(queue.keys.slots))
+    return {schedule.decode(): slot.decode() for schedule, slot in found.items()}
 
 
 def hasten(queue: Queue, ms: int) -> int:

@@ -39,14 +39,7 @@ end
 
 local first_due = redis.call('ZRANGE', scheduled, 0, 0)[1]
 for n, reply in ipairs(replies) do
-  local id, lane, priority, delay, max_stalled, lease_ms, flags, extras, body = unpack(ARGV, 9 * n - 7, 9 * n + 1)
-  if reply == 1 then
-    to_run = add(KEYS[n + 7], id, lane, priority, delay, max_stalled, lease_ms, flags, extras, body) or to_run
-    if extras ~= '' then take_lock(id, extras) end
-  elseif reply == 2 then
-    redis.call('SET', KEYS[n + 7], string.char(ALIAS_VERSION) .. winners[n], 'PX', ALIAS_MS)
-    to_run = replace(winners[n], extras, body, now + math.max(0, tonumber(delay))) or to_run
-  end
+  if reply > 0 then to_run = add_or_merge(winners[n], KEYS[n + 7], unpack(ARGV, 9 * n - 7, 9 * n + 1)) or to_run end
 end
 
 if not protocol then redis.call('HSET', meta, 'protocol', PROTOCOL) end

@@ -48,3 +48,14 @@ local function replace(id, extras, body, due)
   end
   return state == 'p'
 end
+
+-- Adds a new job, or makes it an alias of the winner of its unique key. Needs the fragment `add` too. Returns whether
+-- something can run now.
+local function add_or_merge(winner, key, id, lane, priority, delay, max_stalled, lease_ms, flags, extras, body)
+  if winner then
+    redis.call('SET', key, string.char(ALIAS_VERSION) .. winner, 'PX', ALIAS_MS)
+    return replace(winner, extras, body, now + math.max(0, tonumber(delay)))
+  end
+  if extras ~= '' then take_lock(id, extras) end
+  return add(key, id, lane, priority, delay, max_stalled, lease_ms, flags, extras, body)
+end

@@ -13,26 +13,30 @@
 -- ARGV[2] schedule   its name
 -- ARGV[3] slot       text that sorts by time
 -- ARGV[4+] nine: id, lane, priority (0 to 200), delay (ms), max_stalled, lease (ms), flags, extras, body
--- Returns 1 | 0: 0 = the slot was fired before
+-- Returns 1 | 0: 1 = added, or merged into the job that holds its unique key; 0 = the slot was fired before
 local pending, lanes, held, limits, scheduled = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local meta, wake, slots, base = KEYS[6], KEYS[7], KEYS[8], ARGV[1]
 --- @include clock
 --- @include meta
 --- @include protocol
 --- @include layout
+--- @include row
 --- @include new_row
 --- @include order
 --- @include lanes
 --- @include add
 --- @include wake
+--- @include unique
 
 local last = redis.call('HGET', slots, ARGV[2])
 if last and last >= ARGV[3] then return 0 end
-redis.call('EXISTS', KEYS[9], lane_key(ARGV[5]))
+local known, extras, winner = redis.call('EXISTS', KEYS[9]) == 1, ARGV[11], nil
+redis.call('EXISTS', lane_key(ARGV[5]))
+if not known and extras ~= '' then winner = winner_of(ARGV[4], extras) end
 
 redis.call('HSET', slots, ARGV[2], ARGV[3])
-if redis.call('EXISTS', KEYS[9]) == 0 then
-  add(KEYS[9], unpack(ARGV, 4, 12))
+if not known then
+  add_or_merge(winner, KEYS[9], unpack(ARGV, 4, 12))
   wake_one()
 end
 if not protocol then redis.call('HSET', meta, 'protocol', PROTOCOL) end

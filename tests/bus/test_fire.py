@@ -7,9 +7,9 @@ import pytest
 from echomq_django.bus import jobs
 from echomq_django.bus.ids import derive
 from echomq_django.bus.queue import count
-from echomq_django.bus.schedule import fire
+from echomq_django.bus.schedule import fire, last_slots
 from tests.bus.forked import in_children
-from tests.bus.scenes import SOON, W1, completion, new_job, nonce, stored
+from tests.bus.scenes import SOON, W1, completion, new_job, nonce, stored, unique
 from tests.bus.view import changes, view
 
 SLOTS = [f"2026-01-{day:02}T00:00" for day in range(1, 29)]
@@ -98,3 +98,23 @@ def test_threads_that_fire_the_same_slots_fire_each_at_most_once(queue):
     for thread in threads:
         thread.join()
     assert sum(fired) == count(queue).pending == len(SLOTS)
+
+
+def test_a_slot_of_a_unique_job_merges_into_the_one_that_is_still_there(queue):
+    first, second, third = (job_of(queue, slot, extras=unique()) for slot in SLOTS[:3])
+    assert fire(queue, "nightly", SLOTS[0], first)
+
+    assert fire(queue, "nightly", SLOTS[1], second)
+
+    assert count(queue).pending == 1
+    assert jobs.read(queue, second.job_id).job_id == first.job_id
+    jobs.complete(queue, W1, [completion(row) for row in jobs.claim(queue, W1, nonce(), 1)])
+    assert fire(queue, "nightly", SLOTS[2], third)
+    assert stored(queue, third.job_id).job_id == third.job_id
+
+
+def test_the_last_slots_can_be_read(queue):
+    fire(queue, "nightly", SLOTS[1], job_of(queue, SLOTS[1]))
+    fire(queue, "weekly", SLOTS[0], job_of(queue, SLOTS[0], "weekly"))
+
+    assert last_slots(queue) == {"nightly": SLOTS[1], "weekly": SLOTS[0]}
