@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from echomq_django.context import JobContext
     from echomq_django.exceptions import Discard, Retry
     from echomq_django.flows import enqueue_chain, enqueue_group, step
+    from echomq_django.schedules import schedule
     from echomq_django.tasks import Task, task
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "enqueue_chain",
     "enqueue_group",
     "enqueue_many",
+    "schedule",
     "step",
     "task",
 ]
@@ -30,6 +32,7 @@ _HOMES = {
     "enqueue_chain": "flows",
     "enqueue_group": "flows",
     "enqueue_many": "backend",
+    "schedule": "schedules",
     "step": "flows",
     "task": "tasks",
 }

@@ -1,6 +1,11 @@
-"""The Django app: refuses impossible settings at start and registers the checks."""
+"""The Django app: refuses impossible settings at start, registers the checks, and adds its rows after `migrate`."""
 
-from django.apps import AppConfig
+from collections.abc import Sequence
+from typing import Any
+
+from django.apps import AppConfig, apps
+from django.db.migrations import Migration
+from django.db.models.signals import post_migrate
 
 from echomq_django import conf
 
@@ -19,3 +24,13 @@ class EchoMQConfig(AppConfig):
 
         for alias in conf.aliases():
             cache_entry(conf.load(alias))
+        post_migrate.connect(install_duties, sender=self)
+
+
+def install_duties(using: str, plan: Sequence[tuple[Migration, bool]] = (), **kwargs: Any) -> None:
+    """Add the rows of the duties when their table or ours has just come, so that an edit or a delete of them stays."""
+    from echomq_django import schedules
+
+    came = {migration.app_label for migration, back in plan if migration.name.startswith("0001_") and not back}
+    if came & {"echomq_django", "django_q"} and apps.is_installed("django_q") and schedules.can_be_stored(using):
+        schedules.install()

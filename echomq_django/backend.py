@@ -1,7 +1,7 @@
 """The backend of Django's Tasks framework: it puts jobs on the bus, after the COMMIT that they belong to."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -14,6 +14,7 @@ from django.utils.asyncio import async_unsafe
 
 from echomq_django.bus import ids
 from echomq_django.bus import jobs as bus_jobs
+from echomq_django.bus import schedule as bus_schedule
 from echomq_django.bus.jobs import MAX_ROWS, After, Cancelled, GroupOf, NewJob
 from echomq_django.bus.message import Message
 from echomq_django.bus.queue import Queue
@@ -41,6 +42,7 @@ from echomq_django.tasks import UNSET, Task, resolve
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 Call = tuple[Sequence[Any], Mapping[str, Any]]
 
 logger = logging.getLogger(__name__)
@@ -109,6 +111,10 @@ class JobBackend(BaseTaskBackend):
         if task.run_after is not None and task.run_after.year > _LAST_YEAR:
             raise InvalidTask(f"run_after = {task.run_after}: must not be later than the year {_LAST_YEAR}")
 
+    def validate_call(self, step: Step) -> None:
+        """Raise what `enqueue()` would raise for this call, and enqueue nothing."""
+        self._plan(step.task).job(step.args, step.kwargs, encode(step.args, step.kwargs))
+
     @async_unsafe(_ASYNC)
     def enqueue(self, task: Task[P, R], args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult[P, R]:  # type: ignore[override]
         """Put a job in its queue, after the COMMIT of the database that is in a transaction; its id is known now."""
@@ -116,7 +122,7 @@ class JobBackend(BaseTaskBackend):
 
     def enqueue_chain(self, steps: Sequence[Step]) -> TaskResult[..., Any]:
         """Put the first of `steps` in its queue; each other follows the one before it and gets its value."""
-        first, chain = steps[0], [step.to_data() for step in steps[1:]]
+        first, chain = steps[0], [step.to_link() for step in steps[1:]]
         plan, payload = self._plan(first.task), encode(first.args, first.kwargs)
         job = self._job(plan, first, payload, chain)
         result = new_result(first.task, job.job_id, decode(payload))
@@ -224,6 +230,18 @@ class EchoMQBackend(JobBackend):
             raise TaskResultDoesNotExist(f"{result_id}: no such job, or it has completed and its result has expired")
         return found
 
+    def fire(self, step: Step, schedule: str, slot: str) -> bool:
+        """Put the job of one slot of a schedule in its queue; False if that slot, or a later one, was fired before.
+
+        No COMMIT is waited for. Any number of processes may fire the same slot, and one does it.
+        """
+        plan = self._plan(step.task)
+        job = self._job(plan, step, encode(step.args, step.kwargs))
+        queue = get_bus(self.alias).queue(plan.queue)
+        fired = _twice(lambda: bus_schedule.fire(queue, schedule, slot, job))
+        self._announce(Batch(step.task, plan, [job], []), int(fired))
+        return fired
+
     def cancel(self, job_id: str) -> bool:
         """Keep a job from running; one that runs is asked to stop. False if it is over or unknown."""
         queue = get_bus(self.alias).queue_of(job_id)
@@ -265,7 +283,7 @@ class EchoMQBackend(JobBackend):
             queue = get_bus(self.alias).queue(batch.plan.queue)
             while pushed < len(batch.jobs):
                 chunk = batch.due(pushed, pushed + MAX_ROWS)
-                _enqueue(queue, chunk)
+                _twice(partial(bus_jobs.enqueue, queue, chunk))
                 pushed += len(chunk)
         except Exception as error:  # after a COMMIT no error of any kind may lose a job
             return pushed, error
@@ -343,14 +361,14 @@ def enqueue_many(task: Task[..., Any], calls: Iterable[Call]) -> list[str]:
     return [task.enqueue(*args, **kwargs).id for args, kwargs in calls]
 
 
-def _enqueue(queue: Queue, jobs: Sequence[NewJob]) -> None:
+def _twice(push: Callable[[], T]) -> T:
     try:
-        bus_jobs.enqueue(queue, jobs)
+        return push()
     except BusUnavailable as error:
         if not isinstance(error.__cause__, redis.ConnectionError):
             raise
-        # An idle connection may be gone; the ids make sure that twice is once.
-        bus_jobs.enqueue(queue, jobs)
+        # An idle connection may be gone; ids and slots make sure that twice is once.
+        return push()
 
 
 def _extent(jobs: Sequence[NewJob], pushed: int) -> str:

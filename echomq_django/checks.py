@@ -1,6 +1,7 @@
 """System checks of the project around the queue; those that ask a server run with `check --deploy` and only warn."""
 
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from typing import Any, cast
 
 import django
@@ -16,6 +17,8 @@ from echomq_django.exceptions import EchoMQError, UnsupportedServer
 
 TAG = "echomq"
 
+_BROKERS = {"orm", "redis", "django_redis", "broker_class", "sqs", "iron_mq", "mongo"}
+
 
 @register(TAG)
 def check_apps(**kwargs: Any) -> list[CheckMessage]:
@@ -24,11 +27,19 @@ def check_apps(**kwargs: Any) -> list[CheckMessage]:
     if django.VERSION < (6, 0) and not apps.is_installed("django_tasks"):
         hint = "Add it: before Django 6.0 the Tasks framework is a package of its own."
         problems.append(Error("'django_tasks' is not in INSTALLED_APPS.", hint, id="echomq_django.E004"))
-    if apps.is_installed("django_q") and not hasattr(settings, "Q_CLUSTER"):
-        hint = "Set Q_CLUSTER = {'orm': 'default', 'timeout': 50, 'retry': 60, 'catch_up': False, 'workers': 1}."
-        problem = "'django_q' has no Q_CLUSTER and so uses a Redis on localhost:6379 that may not be yours."
-        problems.append(Warning(problem, hint, id="echomq_django.W005"))
+    if apps.is_installed("django_q"):
+        problems += _cluster_problems(getattr(settings, "Q_CLUSTER", {}))
     return problems
+
+
+def _cluster_problems(cluster: Mapping[str, Any]) -> Iterator[CheckMessage]:
+    if not _BROKERS & cluster.keys():
+        hint = "Set Q_CLUSTER = {'orm': 'default', 'timeout': 50, 'retry': 60, 'catch_up': False, 'workers': 1}."
+        problem = "Q_CLUSTER names no broker, so 'django_q' uses a Redis on localhost:6379 that may not be yours."
+        yield Warning(problem, hint, id="echomq_django.W005")
+    if find_spec("croniter") is None:
+        problem = "croniter is not installed: no schedule with a cron expression is fired."
+        yield Warning(problem, "Install django-q2[croniter].", id="echomq_django.W007")
 
 
 @register(Tags.caches)

@@ -8,9 +8,12 @@ every hour counts real time: a day has 23, 24 or 25 hours.
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
 
-from croniter import croniter
+from echomq_django.exceptions import InvalidOption, InvalidSetting
 
-from echomq_django.exceptions import InvalidOption
+try:
+    from croniter import croniter
+except ImportError:  # an extra of django-q2, which a lock file may have dropped
+    croniter = None
 
 _RANDOM = re.compile(r"(^|[\s,])[rR](\(|/|\s|$)")
 _JUMP = timedelta(hours=3)  # no clock jumps further
@@ -21,6 +24,8 @@ class Cron:
     """A cron expression of 5 fields, 6 with seconds or 7 with years; raises `InvalidOption` for what is none."""
 
     def __init__(self, expression: str, zone: tzinfo) -> None:
+        if croniter is None:
+            raise InvalidSetting("croniter is not installed: install django-q2[croniter]")
         self.expression, self._zone = expression, zone
         if not isinstance(expression, str) or _RANDOM.search(expression):
             raise InvalidOption(f"cron = {expression!r}: must be a cron expression without R")

@@ -37,6 +37,10 @@ class UnresolvableTask(EchoMQError, ImportError):
     """No task can be found under the path that a job names."""
 
 
+class InvalidSchedule(EchoMQError, ValueError):
+    """A row of django-q2 can't be fired as it is; the message says what to change."""
+
+
 class AmbiguousTransaction(EchoMQError):
     """Several databases are in a transaction, so "after commit" has no single meaning."""
 

@@ -24,19 +24,31 @@ class Step:
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
 
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any], alias: str) -> "Step":
+        """Return the call that `to_data()` wrote down, for the backend `alias`; raises what `resolve()` raises."""
+        task = resolve(data["task"])
+        places = {name: data[name] for name in _PLACES if name in data}
+        task = replace(task, options=task.options.merged(data.get("options", {})), backend=alias, **places)
+        return cls(task, data.get("args", []), data.get("kwargs", {}))
+
     def to_data(self) -> dict[str, Any]:
-        """Return the step as JSON can hold it; raises `InvalidOption` or `InvalidArguments` for what can't wait."""
+        """Return the call as JSON can hold it; raises `InvalidOption` or `InvalidArguments` for what can't wait."""
         encode(self.args, self.kwargs)
         path, original = self.task.module_path, resolve(self.task.module_path)
         if self.task.run_after is not None:
-            raise InvalidOption(f"{path}: a step that follows another can't have run_after")
-        if self.task.options.unique is not UNSET:
-            raise InvalidOption(f"{path}: a step that follows another can't be unique, its chain would end there")
+            raise InvalidOption(f"{path}: a call that waits for its turn can't have run_after")
         places = {name: getattr(self.task, name) for name in _PLACES if self._differs(self.task, original, name)}
         options = {name: getattr(self.task.options, name) for name in self._changed_options(original)}
         if any(map(callable, options.values())):
-            raise InvalidOption(f"{path}: only data can travel with a step, give code to @task instead")
-        data = {"task": path, "args": list(self.args), "kwargs": dict(self.kwargs), "options": options, **places}
+            raise InvalidOption(f"{path}: only data can travel with a call, give code to @task instead")
+        return {"task": path, "args": list(self.args), "kwargs": dict(self.kwargs), "options": options, **places}
+
+    def to_link(self) -> dict[str, Any]:
+        """Return the call as a link of a chain; raises for what can't follow another job, too."""
+        data, path = self.to_data(), self.task.module_path
+        if self.task.options.unique is not UNSET:
+            raise InvalidOption(f"{path}: a step that follows another can't be unique, its chain would end there")
         if hidden := [place for place in map(_behind_value, redacted(self.task)) if place != -1]:
             data["redact"] = hidden
         if "\\u0000" in json.dumps([data["args"], data["kwargs"]]):
@@ -65,10 +77,7 @@ def next_job(
 
     It takes over the `headers` of the job before it, and middleware may change them.
     """
-    first, rest = chain[0], chain[1:]
-    task = resolve(first["task"])
-    places = {name: first[name] for name in _PLACES if name in first}
-    task = replace(task, options=task.options.merged(first["options"]), backend=alias, **places)
-    args, kwargs = [value, *first["args"]], first["kwargs"]
+    step, rest = Step.from_data(chain[0], alias), chain[1:]
+    task, args, kwargs = step.task, [value, *step.args], step.kwargs
     plan, headers = make_plan(task, load(alias)), headers_of(alias, task, args, kwargs, headers)
     return task, plan, plan.job(args, kwargs, encode(args, kwargs), headers=headers, chain=rest)

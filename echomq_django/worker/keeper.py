@@ -21,14 +21,14 @@ _SIGNALS = {
     "died": (signals.job_stalled,),
 }
 
-Duty = Callable[[], int]
+Duty = Callable[[], float]
 
 
 class Keeper:
     """Does its duties when the supervisor says that there is work, and every few seconds.
 
-    A duty returns how many rows it moved; it is repeated while that is not 0. Words on the pipe: `mirror`, `stop`, or
-    `<what> <queue> <id>` for a job whose recovery is to be signalled.
+    A duty does a part of what there is and returns the seconds until it has more to do, 0 for at once. Words on the
+    pipe: `mirror`, `stop`, or `<what> <queue> <id>` for a job whose recovery is to be signalled.
     """
 
     def __init__(self, alias: str, duties: Sequence[Duty], control: int) -> None:
@@ -47,18 +47,26 @@ class Keeper:
         return 0
 
     def _turn(self) -> float:
-        try:
-            for duty in self._duties:
-                while duty():
-                    pass
-        except (DatabaseError, InterfaceError, BusError) as error:
+        while not (pause := self._pass()):
+            pass
+        return pause
+
+    def _pass(self) -> float:
+        """Do a part of each duty, so that none waits for all of another or for what another one lacks."""
+        pauses, errors = [_IDLE_S], []
+        for duty in self._duties:
+            try:
+                pauses.append(duty())
+            except (DatabaseError, InterfaceError, BusError) as error:
+                errors.append(error)
+                _drop_connections()
+        if errors:
             if not self._database.waiting:
-                logger.error("dead jobs wait for their mirror, trying again: %s", error)
-            _drop_connections()
+                logger.error("dead jobs and schedules wait, trying again: %s", errors[0])
             return self._database.failed()
         if self._database.worked():
-            logger.info("dead jobs are mirrored again")
-        return _IDLE_S
+            logger.info("dead jobs and schedules wait no more")
+        return min(pauses)
 
     def _obey(self, words: bytes) -> None:
         if not words:
@@ -69,8 +77,19 @@ class Keeper:
             what, *about = line.decode().split(" ")
             if what == "stop":
                 self._stopping = True
-            for kind in _SIGNALS.get(what, ()):
-                kind.send_robust(sender=type(self), queue=about[0], job_id=about[1], backend=self._alias)
+            elif what in _SIGNALS:
+                announce(what, self._alias, *about)
+
+
+def announce(what: str, alias: str, queue: str, job_id: str) -> None:
+    """Signal what recovery made of a job."""
+    for kind in _SIGNALS[what]:
+        kind.send_robust(sender=Keeper, queue=queue, job_id=job_id, backend=alias)
+
+
+def repeated(move: Callable[[], int]) -> Duty:
+    """Return a duty that repeats `move` until it moves nothing, and then waits to be told of more."""
+    return lambda: 0.0 if move() else _IDLE_S
 
 
 def _drop_connections() -> None:

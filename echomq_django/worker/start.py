@@ -2,7 +2,7 @@
 
 import logging
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from django.db import connections
 
@@ -16,7 +16,7 @@ from echomq_django.worker.child import Child
 from echomq_django.worker.config import WorkerConfig
 from echomq_django.worker.errands import run_errands
 from echomq_django.worker.hands import start_thread
-from echomq_django.worker.keeper import Keeper
+from echomq_django.worker.keeper import Duty, Keeper, repeated
 from echomq_django.worker.processes import Forks, Serve
 from echomq_django.worker.supervisor import Supervisor
 from echomq_django.worker.threads import Threads
@@ -26,8 +26,8 @@ logger = logging.getLogger("echomq_django.worker")
 _FASTEST_S, _SLOWEST_S = 0.3, 5.0
 
 
-def run_worker(config: WorkerConfig, pause: Callable[[float], None]) -> int:
-    """Run a worker until it is told to stop; returns its exit code.
+def run_worker(config: WorkerConfig, pause: Callable[[float], None], duties: Sequence[Duty] = ()) -> int:
+    """Run a worker until it is told to stop; returns its exit code. Its keeper has `duties` beside its own.
 
     While the server is away it waits, with one log line, calling `pause(seconds)` between attempts. Raises `BusRefused`
     and `UnsupportedServer` for a server that can't be used.
@@ -37,7 +37,7 @@ def run_worker(config: WorkerConfig, pause: Callable[[float], None]) -> int:
     _wait_for_server(bus, queues, pause)
     connections.close_all()  # a forked connection would be shared
     place = Forks() if config.processes else Threads()
-    supervisor = Supervisor(config, queues, lambda alone: _child(config, alone, place), _keeper(config), place)
+    supervisor = Supervisor(config, queues, lambda alone: _child(config, alone, place), _keeper(config, duties), place)
     supervisor.listen()
     return place.run(supervisor.run)
 
@@ -79,11 +79,12 @@ def _child(config: WorkerConfig, alone: bool, place: Forks | Threads) -> Serve:
     return serve
 
 
-def _keeper(config: WorkerConfig) -> Serve:
+def _keeper(config: WorkerConfig, duties: Sequence[Duty]) -> Serve:
     def serve(holder: str, board: Board, control: int) -> int:
         bus = get_bus(config.alias)
         mirrors = [lambda queue=queue: len(dead_letters.mirror(queue, config.alias)) for queue in bus.queues()]
         errands = [lambda queue=queue: run_errands(bus, queue) for queue in bus.queues()]
-        return Keeper(config.alias, [*mirrors, lambda: outbox.relay(bus), *errands], control).run()
+        moves = [*mirrors, lambda: outbox.relay(bus), *errands]
+        return Keeper(config.alias, [*duties, *map(repeated, moves)], control).run()
 
     return serve

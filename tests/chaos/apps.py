@@ -3,10 +3,13 @@
 import ctypes
 import os
 import signal
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from django.apps import AppConfig
+from django.db.models.signals import pre_save
 from django.dispatch import Signal
 
 PR_SET_PDEATHSIG = 1
@@ -21,6 +24,8 @@ class ChaosConfig(AppConfig):
         """Connect the receivers, some of which fail as receivers do; or make every forked process die at once."""
         if os.environ.get("EMQ_TEST_PARENT") == str(os.getppid()):
             _end_with_parent()
+        if os.environ.get("EMQ_TEST_DEATH"):
+            pre_save.connect(_die_once, sender="django_q.Schedule")
         if os.environ.get("EMQ_TEST_FORKS_DIE"):
             os.register_at_fork(after_in_child=partial(os._exit, 9))
         if os.environ.get("EMQ_TEST_SIGNALS"):
@@ -38,6 +43,13 @@ def _end_with_parent() -> None:
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
     if prctl is not None:
         prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
+
+
+def _die_once(**facts: Any) -> None:
+    """Die before a schedule is saved, if the file is there that says so."""
+    with suppress(FileNotFoundError):
+        Path(os.environ["EMQ_TEST_DEATH"]).unlink()
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _listen(sent: Signal, name: str, receiver: Any) -> None:

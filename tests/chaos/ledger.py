@@ -63,6 +63,11 @@ def effects(job_ids: list[str]) -> int:
     return len(_column("SELECT job_id FROM chaos_effect WHERE job_id = ANY(%s)", job_ids))
 
 
+def effects_of(value: str) -> list[str]:
+    """Return the jobs that have left a value."""
+    return _column("SELECT job_id FROM chaos_effect WHERE value = %s ORDER BY job_id", value)
+
+
 def add_order() -> int:
     """Create a row for a job to look for."""
     [number] = _column("INSERT INTO chaos_order DEFAULT VALUES RETURNING id")

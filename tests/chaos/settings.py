@@ -4,10 +4,19 @@ import json
 import os
 
 from tests.settings import *  # noqa: F403
-from tests.settings import DATABASES, TASKS
+from tests.settings import DATABASES, Q_CLUSTER, TASKS
 from tests.settings import INSTALLED_APPS as SHARED
+
+
+class Hasty(float):
+    """A pause that django-q2 takes for the 30 seconds after which it looks at its schedules."""
+
+    def __radd__(self, passed: float) -> float:
+        return passed + 30
+
 
 INSTALLED_APPS = [*SHARED, "tests.chaos"]
 DEBUG = bool(os.environ.get("EMQ_TEST_DEBUG"))
 DATABASES["default"]["CONN_MAX_AGE"] = int(os.environ.get("EMQ_TEST_CONN_MAX_AGE", "0"))
 TASKS["default"]["OPTIONS"] |= json.loads(os.environ.get("EMQ_TEST_OPTIONS", "{}"))
+Q_CLUSTER |= {"ALT_CLUSTERS": {"emq": {"guard_cycle": Hasty(0.1), "poll": 0.05}}}

@@ -37,6 +37,12 @@ def work(context: JobContext, shortest: float = 0.0, longest: float = 0.0) -> No
     ledger.note_effect(context.job_id)
 
 
+@task(takes_context=True)
+def tick(context: JobContext, schedule: str) -> None:
+    """Note which schedule the job is of."""
+    ledger.note_effect(context.job_id, schedule)
+
+
 @task
 def nothing() -> None:
     """Do nothing, in no time."""

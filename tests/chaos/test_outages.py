@@ -93,17 +93,17 @@ def test_jobs_that_die_while_the_database_is_away_are_mirrored_when_it_is_back_a
     to_database.cut()
     failing = enqueue_many(tasks.fail_at_once, [((), {})] * 5)
     until(lambda: count_jobs(queue).dead == len(failing))
-    worker.logged("dead jobs wait for their mirror")
+    worker.logged("dead jobs and schedules wait, trying")
     more_attempts(to_database, 3)
     seen.done(queue, tasks.nothing.enqueue().id)
     assert not DeadJob.objects.exists()
     to_database.heal()
 
     until(lambda: DeadJob.objects.count() == len(failing))
-    worker.logged("dead jobs are mirrored again")
+    worker.logged("dead jobs and schedules wait no more")
     until(lambda: count_jobs(queue).dead == 0)
     assert set(DeadJob.objects.values_list("job_id", flat=True)) == set(failing)
-    assert worker.log.count("dead jobs wait for their mirror") == 1
+    assert worker.log.count("dead jobs and schedules wait, trying") == 1
     seen.done(queue, tasks.work.enqueue().id)
     assert worker.pids == before
 

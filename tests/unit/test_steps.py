@@ -67,11 +67,11 @@ def test_headers_are_handed_on() -> None:
         (step(second, {1}), InvalidArguments, r"args\[0\] is of the type set"),
         (step(second, key=b""), InvalidArguments, r'kwargs\["key"\]'),
         (step(first.using(run_after=datetime.now(UTC) + timedelta(hours=1))), InvalidOption, "can't have run_after"),
-        (step(first.using(lane=lambda value: "x")), InvalidOption, "only data can travel with a step"),
+        (step(first.using(lane=lambda value: "x")), InvalidOption, "only data can travel with a call"),
         (step(first.using(unique="done")), InvalidOption, "can't be unique"),
     ],
     ids=["argument", "keyword", "run_after", "code", "unique"],
 )
 def test_what_can_not_wait_is_refused(call: Any, error: type[Exception], complaint: str) -> None:
     with pytest.raises(error, match=complaint):
-        call.to_data()
+        call.to_link()

@@ -21,6 +21,7 @@ from django.utils.autoreload import get_child_arguments
 from echomq_django import conf
 from echomq_django.exceptions import BusRefused, InvalidSetting, UnsupportedServer
 from echomq_django.models import DeadJob
+from echomq_django.scheduler import Scheduler
 from echomq_django.worker.config import WorkerConfig
 from echomq_django.worker.reloader import Reloader
 from echomq_django.worker.start import run_worker
@@ -64,7 +65,8 @@ def _run(config: WorkerConfig) -> int:
     _require_tables()
     _import_tasks()
     _LOGGER.info("worker %d: queues %s; %s", os.getpid(), ", ".join(name for name, _ in config.queues), config)
-    return run_worker(config, _interruptible_pause())
+    duties = [Scheduler().turn] if apps.is_installed("django_q") else []
+    return run_worker(config, _interruptible_pause(), duties)
 
 
 def _reload() -> int:
