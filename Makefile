@@ -6,7 +6,7 @@ DEMO := .venv/.demo
 DEVELOP := .venv/.develop
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench clean chromium
+.PHONY: help demo test check docs bench clean chromium
 
 help: ## Say what each target does
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,13 +17,16 @@ demo: $(DEMO) ## Start servers, worker and site of the example project
 test: $(DEVELOP) chromium ## Run all tests with the coverage gate; ARGS="-k lane" adds arguments for pytest
 	@$(BIN)/python -m pytest -n 4 --cov --cov-report=term $(ARGS)
 
-check: $(DEVELOP) ## Check style, types, import rules, Lua scripts and migrations
+check: $(DEVELOP) docs ## Check style, types, import rules, Lua scripts, migrations and the documentation
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python -m pytest -q tests/unit/test_lua_sources.py
 	@EMQ_TEST_DATABASE_URL=sqlite:// $(BIN)/python -m django makemigrations --check --dry-run --settings=tests.settings
+
+docs: $(DEVELOP) ## Build the documentation into site/; a warning is an error
+	@$(BIN)/python -m sphinx -q -W --keep-going -j auto -c docs . site
 
 bench: $(DEVELOP) ## Measure; BENCH names a module of tests/bench
 	@$(BIN)/python -m tests.bench.$(BENCH)
