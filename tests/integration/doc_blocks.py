@@ -68,8 +68,7 @@ class Block:
         """Return the words of each call of `manage.py`, also of those in unit files and containers."""
         for line in self.code.replace("\\\n", " ").splitlines():
             for name, words in _CALL.findall(line):
-                listed = words.startswith('"')
-                yield [name, *(json.loads(f'[""{words[1:]}') if listed else shlex.split(words, comments=True))]
+                yield [name, *(json.loads(f'["{words}')[1:] if words[:1] == '"' else shlex.split(words, comments=True))]
 
 
 def blocks(page: Path) -> list[Block]:
