@@ -17,6 +17,7 @@ from django.core import checks
 from django.core.management import get_commands, load_command_class
 from pytest_django import Settings
 
+from echomq_django import conf, middleware
 from echomq_django.bus import jobs
 from echomq_django.bus.jobs import Completion
 from echomq_django.connection import get_bus, is_bus_cache
@@ -83,6 +84,8 @@ class Page:
                 setattr(self._settings, name, namespace[name])
         problems = [one for one in checks.run_checks() if one.level >= checks.WARNING]
         assert not problems, problems
+        for alias in conf.aliases():
+            middleware.stack(alias)
         caches = deepcopy(self._settings.CACHES)
         for entry in caches.values():
             if is_bus_cache(entry):
