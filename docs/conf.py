@@ -25,10 +25,9 @@ myst_heading_anchors = 3
 
 # Docstrings call names `so`, as the pages do.
 default_role = "code"
-autodoc_default_options = {"member-order": "bysource"}
-autodoc_typehints = "description"
-autodoc_typehints_description_target = "documented_params"
-autodoc_class_signature = "separated"
+autodoc_class_signature = "separated"  # a constructor is shown only where users call it
+autodoc_default_options = {"member-order": "bysource", "exclude-members": "__init__, __new__"}
+maximum_signature_line_length = 88
 nitpicky = True
 # Other projects have sites of their own, and this one is built without a network. The rest is ours, but no name to use.
 nitpick_ignore_regex = [

@@ -5,7 +5,7 @@ All Python of a page runs from top to bottom in one namespace. The first line of
 
 What stands in comments of HTML is for these tests: one that begins with `python` holds what the page takes for granted,
 such as the reader's own functions, and runs in its place; it may call `run_jobs()` to let a worker's work pass.
-`not run: <why>` keeps the block behind it from running, `run by <test>` hands the Python of the page to its own test.
+`not run: <why>` keeps the block behind it from running, `run by <test>` leaves the Python of the page to a test of its own.
 """
 
 import ast
@@ -48,12 +48,6 @@ class Block:
         """The module that the block is, or nothing."""
         named = _STANDS_IN.match(self.code)
         return named[1].replace("/", ".") if named else ""
-
-    @property
-    def tests(self) -> list[str]:
-        """The names of the tests that the block defines."""
-        defined = [node for node in ast.parse(self.code).body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
-        return [node.name for node in defined if node.name.lower().startswith("test") or node.name.endswith("Tests")]
 
     def run(self, namespace: dict[str, Any]) -> None:
         """Run the block; a traceback names the page and its line."""

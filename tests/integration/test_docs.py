@@ -2,7 +2,6 @@
 
 import re
 import sys
-import unittest
 from collections.abc import Iterator
 from copy import deepcopy
 from importlib import import_module
@@ -44,9 +43,9 @@ def where(value: Any) -> str:
 class Page:
     """A page that is being read: its names, its modules, and the settings that it has changed."""
 
-    def __init__(self, page: Path, settings: Settings, request: pytest.FixtureRequest, url: str) -> None:
+    def __init__(self, page: Path, settings: Settings, url: str) -> None:
         self.path, self._name = page, "page_" + re.sub(r"\W", "_", page.stem)
-        self._settings, self._request, self._url = settings, request, url
+        self._settings, self._url = settings, url
         self.names = self.module(self._name).__dict__
         self.names["run_jobs"] = run_jobs
 
@@ -61,7 +60,7 @@ class Page:
 
     def read(self, block: Block) -> None:
         resolve.cache_clear()  # the block may define a task anew
-        if block.module == "settings":
+        if block.module.split(".")[-1] == "settings":
             self._change_settings(block)
             return
         before = dict(self.names)
@@ -70,8 +69,6 @@ class Page:
         if block.module:
             new = {name: value for name, value in self.names.items() if before.get(name, before) is not value}
             self.module(block.module).__dict__.update(new)
-        for name in block.tests:
-            self._test(self.names[name])
 
     def _change_settings(self, block: Block) -> None:
         found: dict[str, Any] = {name: deepcopy(getattr(self._settings, name)) for name in READERS}
@@ -92,19 +89,11 @@ class Page:
                 entry["LOCATION"] = self._url
         self._settings.CACHES = caches
 
-    def _test(self, test: Any) -> None:
-        if isinstance(test, type):
-            outcome = unittest.defaultTestLoader.loadTestsFromTestCase(test).run(unittest.TestResult())
-            assert outcome.wasSuccessful(), outcome.errors + outcome.failures
-        else:
-            wanted = test.__code__.co_varnames[: test.__code__.co_argcount]
-            test(**{name: self._request.getfixturevalue(name) for name in wanted})
-
 
 @pytest.fixture
 def page(request: pytest.FixtureRequest, emq: Settings, valkey: Valkey) -> Iterator[Page]:
     before = set(sys.modules)
-    yield Page(request.param, emq, request, valkey.url)
+    yield Page(request.param, emq, valkey.url)
     resolve.cache_clear()
     for name in set(sys.modules) - before:
         if not getattr(sys.modules[name], "__file__", None):
