@@ -5,7 +5,7 @@ All Python of a page runs from top to bottom in one namespace. The first line of
 
 What stands in comments of HTML is for these tests: one that begins with `python` holds what the page takes for granted,
 such as the reader's own functions, and runs in its place; it may call `run_jobs()` to let a worker's work pass.
-`not run: <why>` keeps the block behind it from running, `run by <test>` leaves the Python of the page to a test of its own.
+`not run: <why>` keeps the block behind it from running. `run by <file>` leaves the Python of the page to another test.
 """
 
 import ast
