@@ -73,16 +73,7 @@ class RunningDemo:
 
     def survivors(self) -> list[str]:
         """Return the processes, other than the demo's own, that were started for this demo."""
-        return [
-            f"{path.name} {_read(path / 'cmdline')}" for path in Path("/proc").glob("[0-9]*") if self._is_mine(path)
-        ]
-
-    def _is_mine(self, process: Path) -> bool:
-        try:
-            traces = [os.readlink(process / "cwd"), _read(process / "cmdline"), _read(process / "environ")]
-        except OSError:
-            return False
-        return process.name != str(self.process.pid) and any(str(self.directory) in trace for trace in traces)
+        return [found for found in processes_of(self.directory) if found.split()[0] != str(self.process.pid)]
 
 
 class Visitor:
@@ -132,6 +123,21 @@ def poll(read: Callable[[], T], condition: Callable[[T], bool]) -> T:
         assert time.monotonic() < deadline, found
         time.sleep(0.1)
     return found
+
+
+def processes_of(directory: Path) -> list[str]:
+    """Return the running processes, pid and command, that have to do with `directory`."""
+    return [
+        f"{path.name} {_read(path / 'cmdline')}" for path in Path("/proc").glob("[0-9]*") if _knows(path, directory)
+    ]
+
+
+def _knows(process: Path, directory: Path) -> bool:
+    try:
+        traces = [os.readlink(process / "cwd"), _read(process / "cmdline"), _read(process / "environ")]
+    except OSError:
+        return False
+    return any(str(directory) in trace for trace in traces)
 
 
 def _read(path: Path) -> str:

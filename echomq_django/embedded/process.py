@@ -1,6 +1,5 @@
 """A server process: started, watched until it answers, stopped, killed, and never left behind."""
 
-import ctypes
 import os
 import secrets
 import select
@@ -13,14 +12,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
+from echomq_django.embedded.parent import ends_with_parent
 from echomq_django.exceptions import EmbeddedServerError
 
 _READY_TIMEOUT = 30.0
 _STOP_TIMEOUT = 10.0
 _POLL = 0.01
-
-_PR_SET_PDEATHSIG = 1
-_prctl = getattr(ctypes.CDLL(None), "prctl", None)
 
 
 class EmbeddedServer(ABC):
@@ -58,6 +55,10 @@ class EmbeddedServer(ABC):
         if self._process is None:
             raise EmbeddedServerError(f"{self._title} is not running; call start() first")
         return self._process.pid
+
+    def exit_code(self) -> int | None:
+        """Return None while the server runs; once it ended by itself its exit code, or minus the signal."""
+        return self._process.poll() if self._process else None
 
     def start(self) -> Self:
         """Start the server and return when it answers."""
@@ -136,16 +137,6 @@ class EmbeddedServer(ABC):
         return {}
 
     def _spawn(self) -> subprocess.Popen[bytes]:
-        parent = os.getpid()
-
-        # No watchdog process: the kernel's own signal can be neither killed nor forgotten. A wrapper program would be
-        # unreadable for the account that a server started by root is given. The child calls one function of libc only.
-        def end_with_parent() -> None:
-            if _prctl is not None:
-                _prctl(_PR_SET_PDEATHSIG, int(self.stop_signal))
-                if os.getppid() != parent:
-                    os._exit(1)
-
         self._descendants, held_by_each = os.pipe()
         try:
             with self._log.open("ab") as log:
@@ -157,7 +148,7 @@ class EmbeddedServer(ABC):
                     cwd=self.directory,
                     start_new_session=True,
                     pass_fds=[held_by_each],
-                    preexec_fn=end_with_parent,
+                    preexec_fn=ends_with_parent(self.stop_signal),
                     **self._account(),
                 )
         finally:

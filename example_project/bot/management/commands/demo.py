@@ -3,35 +3,32 @@
 import http.client
 import os
 import secrets
-import select
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.core.management.utils import get_random_secret_key
 
-from echomq_django.embedded import Postgres, Valkey
+from echomq_django.embedded import DjangoProcess, Postgres, Terminal, Valkey, command_line, leave_on_signals
 from echomq_django.exceptions import EmbeddedServerError
 from example_project.bot.crash import WORKER_FILE
-from example_project.bot.processes import MANAGE, DjangoProcess
 
 _USUAL_PORT = 8000
 _PAGE_TIMEOUT = 60.0
 _RESTART_AFTER = 2.0
 _POLL = 0.1
 _USER = "operator"
-_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _WORKER = ("emq_worker", "--processes", "2", "--grace", "2")
 _SITE = ("runserver", "--noreload")
+_WORKER_LOG, _SITE_LOG = "worker.log", "site.log"
 
 _INTRODUCTION = """
   Page        {page}
@@ -58,8 +55,8 @@ class Command(BaseCommand):
 
     def handle(self, *, port: int | None, no_postgres: bool, **options: Any) -> None:
         """Run until a signal comes or a part of the demo fails."""
-        for number in _STOP_SIGNALS:
-            signal.signal(number, _leave)
+        leave_on_signals()
+        self._terminal = Terminal()
         try:
             self._run(_free_port(port), no_postgres)
         except EmbeddedServerError as error:
@@ -67,22 +64,22 @@ class Command(BaseCommand):
 
     def _run(self, port: int, no_postgres: bool) -> None:
         with ExitStack() as stack:
-            stack.callback(self._say, "Everything is stopped, and nothing is left behind.")
+            stack.callback(self._terminal.say, "Everything is stopped, and nothing is left behind.")
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="echomq-demo-")))
             # PostgreSQL, started by root, runs as somebody else.
             directory.chmod(0o711)
-            self._say("Starting the demo ...")
+            self._terminal.say("Starting the demo ...")
             environment = self._start_servers(stack, directory, no_postgres)
             password = secrets.token_urlsafe(9)
             _prepare(environment, password)
-            worker = stack.enter_context(DjangoProcess(_WORKER, environment, directory / "worker.log"))
+            worker = _start(stack, _WORKER, environment, directory / _WORKER_LOG)
             _note(worker, directory)
             address = f"127.0.0.1:{port}"
-            site = stack.enter_context(DjangoProcess([*_SITE, address], environment, directory / "site.log"))
-            _wait_for_page(site, port)
-            stack.callback(self._say, "\nStopping ...")
+            site = _start(stack, [*_SITE, address], environment, directory / _SITE_LOG)
+            _wait_for_page(site, port, directory)
+            stack.callback(self._terminal.say, "\nStopping ...")
             facts = {"user": _USER, "password": password, "worker": worker.pid, "directory": directory}
-            self._say(_INTRODUCTION.format(page=f"http://{address}/", **facts))
+            self._terminal.say(_INTRODUCTION.format(page=f"http://{address}/", **facts))
             self._watch(site, worker, directory)
 
     def _start_servers(self, stack: ExitStack, directory: Path, no_postgres: bool) -> dict[str, str]:
@@ -95,7 +92,6 @@ class Command(BaseCommand):
             "BUS_URL": valkey.url,
             "SECRET_KEY": get_random_secret_key(),
             "DEMO_DIRECTORY": str(directory),
-            "PYTHONUNBUFFERED": "1",
         }
 
     def _start_postgres(self, stack: ExitStack, directory: Path) -> str | None:
@@ -104,53 +100,30 @@ class Command(BaseCommand):
                 raise EmbeddedServerError("psycopg is not installed; install echomq-django[postgres]")
             return stack.enter_context(Postgres(directory / "postgres")).url
         except EmbeddedServerError as error:
-            self._say(f"SQLite instead of PostgreSQL: {error}")
+            self._terminal.say(f"SQLite instead of PostgreSQL: {error}")
             return None
 
     def _watch(self, site: DjangoProcess, worker: DjangoProcess, directory: Path) -> None:
         """Start a killed worker anew until the terminal is gone; raise `CommandError` if something else ends."""
-        while not _is_unread(_POLL):
+        while not self._terminal.is_gone(_POLL):
             if site.exit_code() is not None:
-                raise CommandError(f"The site ended by itself. The end of its log:\n{site.last_words()}")
+                raise CommandError(f"The site ended by itself. {_last_words(directory / _SITE_LOG)}")
             code = worker.exit_code()
             if code is not None:
                 self._restart(worker, code, directory)
 
     def _restart(self, worker: DjangoProcess, code: int, directory: Path) -> None:
         if code >= 0:
-            raise CommandError(f"The worker gave up with exit code {code}. The end of its log:\n{worker.last_words()}")
+            raise CommandError(f"The worker gave up with exit code {code}. {_last_words(directory / _WORKER_LOG)}")
         killed = worker.pid
         (directory / WORKER_FILE).unlink()
         worker.kill()
         time.sleep(_RESTART_AFTER)
         worker.start()
         _note(worker, directory)
-        self._say(f"Worker {killed} was killed ({signal.Signals(-code).name}); worker {worker.pid} takes its place.")
-
-    def _say(self, text: str) -> None:
-        try:
-            self.stdout.write(text)
-            self.stdout.flush()
-        except OSError:
-            # The terminal is gone, and what follows must not fail because of it.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _leave(number: int, frame: FrameType | None) -> None:
-    """End the demo in order; further signals don't interrupt that."""
-    for each in _STOP_SIGNALS:
-        signal.signal(each, signal.SIG_IGN)
-    sys.exit(0)
-
-
-def _is_unread(seconds: float) -> bool:
-    """Wait for `seconds`, or until nobody can read any more what the demo prints.
-
-    A closed terminal sends SIGHUP to the first process in it alone, and not each one of those passes it on.
-    """
-    output = select.poll()
-    output.register(sys.stdout.fileno(), 0)
-    return bool(output.poll(seconds * 1000))
+        self._terminal.say(
+            f"Worker {killed} was killed ({signal.Signals(-code).name}); worker {worker.pid} takes its place."
+        )
 
 
 def _free_port(wanted: int | None) -> int:
@@ -172,10 +145,18 @@ def _prepare(environment: dict[str, str], password: str) -> None:
 
 
 def _manage(environment: dict[str, str], *arguments: str) -> None:
-    command = [sys.executable, str(MANAGE), *arguments, "--verbosity=0"]
+    command = command_line(*arguments, "--verbosity=0")
     outcome = subprocess.run(command, env=environment, capture_output=True, text=True, start_new_session=True)
     if outcome.returncode != 0:
         raise CommandError(f"`manage.py {arguments[0]}` failed:\n{outcome.stderr.strip()}")
+
+
+def _start(stack: ExitStack, arguments: Sequence[str], environment: dict[str, str], log: Path) -> DjangoProcess:
+    return stack.enter_context(DjangoProcess(arguments, environment, stack.enter_context(log.open("ab"))))
+
+
+def _last_words(log: Path) -> str:
+    return "\n".join([f"The end of {log}:", *log.read_text(errors="replace").splitlines()[-10:]])
 
 
 def _note(worker: DjangoProcess, directory: Path) -> None:
@@ -185,11 +166,11 @@ def _note(worker: DjangoProcess, directory: Path) -> None:
     draft.replace(directory / WORKER_FILE)
 
 
-def _wait_for_page(site: DjangoProcess, port: int) -> None:
+def _wait_for_page(site: DjangoProcess, port: int, directory: Path) -> None:
     deadline = time.monotonic() + _PAGE_TIMEOUT
     while not _page_answers(port):
         if site.exit_code() is not None or time.monotonic() > deadline:
-            raise CommandError(f"The site did not start. The end of its log:\n{site.last_words()}")
+            raise CommandError(f"The site did not start. {_last_words(directory / _SITE_LOG)}")
         time.sleep(_POLL)
 
 

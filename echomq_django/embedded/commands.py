@@ -1,6 +1,5 @@
-"""The commands of Django that a demo runs beside itself, and how they end."""
+"""The commands of Django that another command runs beside itself, and how they end."""
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -9,23 +8,22 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import BinaryIO, Self
 
-MANAGE = Path(__file__).resolve().parents[1] / "manage.py"
+from echomq_django.embedded.parent import ends_with_parent
 
 _STOP_TIMEOUT = 15.0
-_PR_SET_PDEATHSIG = 1
-_prctl = getattr(ctypes.CDLL(None), "prctl", None)
 
 
 class DjangoProcess:
-    """A command of `manage.py` in a process group of its own, so that Ctrl-C in the terminal is the demo's alone.
+    """A command of the running `manage.py` in a process group of its own: Ctrl-C in the terminal is its parent's alone.
 
-    It writes to `log`. On Linux it ends also when the demo is killed; elsewhere it then has to be stopped by hand.
+    What it says goes to `output`. On Linux it ends also when its parent is killed, elsewhere it has to be stopped by
+    hand then.
     """
 
-    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
-        self._arguments, self._environment, self.log = arguments, environment, log
+    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], output: BinaryIO) -> None:
+        self._arguments, self._environment, self._output = arguments, environment, output
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -45,16 +43,15 @@ class DjangoProcess:
 
     def start(self) -> None:
         """Start the command, for the first time or anew."""
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, str(MANAGE), *self._arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=self._environment,
-                start_new_session=True,
-                preexec_fn=_end_with_parent,
-            )
+        self._process = subprocess.Popen(
+            command_line(*self._arguments),
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=subprocess.STDOUT,
+            env={**self._environment, "PYTHONUNBUFFERED": "1"},
+            start_new_session=True,
+            preexec_fn=ends_with_parent(signal.SIGTERM),
+        )
 
     def exit_code(self) -> int | None:
         """Return None while the command runs; afterwards its exit code, or minus the signal that killed it."""
@@ -76,11 +73,9 @@ class DjangoProcess:
         if self._process:
             self._process.wait()
 
-    def last_words(self) -> str:
-        """Return the end of the log."""
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-10:])
 
-
-def _end_with_parent() -> None:
-    if _prctl is not None:
-        _prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
+def command_line(*arguments: str) -> list[str]:
+    """Return how to run a command of Django in the way in which this one was run: `manage.py`, or `-m django`."""
+    program = Path(sys.argv[0])
+    # The file behind `-m django` can't be run by its path: its folder would hide modules of Python.
+    return [sys.executable, *(["-m", "django"] if program.name == "__main__.py" else [str(program)]), *arguments]
