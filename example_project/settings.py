@@ -99,7 +99,7 @@ CACHES = {
 TASKS = {
     "default": {
         "BACKEND": "echomq_django.backend.EchoMQBackend",
-        "QUEUES": ["default"],
+        "QUEUES": ["default", "lanes", "one-line"],
         # The default lease is 30 s: this one is short because somebody watches.
         "OPTIONS": {"cache": "emq", "lease": 5, "result_ttl": 3600},
     },

@@ -84,9 +84,9 @@ class Visitor:
         cookies = urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar())
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), cookies)
 
-    def get(self, url: str) -> str:
+    def get(self, url: str, method: str = "GET") -> str:
         """Return the text of a page that answers 200."""
-        with self._opener.open(url, timeout=PATIENCE) as response:
+        with self._opener.open(urllib.request.Request(url, method=method), timeout=PATIENCE) as response:
             return str(response.read().decode())
 
     def press(self, action: str, **fields: str) -> str:
@@ -99,9 +99,14 @@ class Visitor:
         login = f"{self.demo.page}admin/login/?next={urllib.parse.urlsplit(self.demo.dead_jobs).path}"
         return self._submit(login, login, fields)
 
+    def state(self) -> dict[str, Any]:
+        """Return what the page knows at this moment."""
+        found: dict[str, Any] = json.loads(self.get(f"{self.demo.page}state.json"))
+        return found
+
     def jobs(self) -> list[dict[str, Any]]:
         """Return what the page knows of the latest jobs, the youngest first."""
-        found: list[dict[str, Any]] = json.loads(self.get(f"{self.demo.page}state.json"))["jobs"]
+        found: list[dict[str, Any]] = self.state()["jobs"]
         return found
 
     def job_when(self, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:

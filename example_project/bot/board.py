@@ -84,6 +84,11 @@ class Job:
         return max(0, (self.until or 0) - self.now) / 1000
 
     @property
+    def share_left(self) -> float:
+        """How much of the lease is left, from 1 down to 0."""
+        return min(1, self.seconds_left * 1000 / self.live.lease_ms) if self.live else 0
+
+    @property
     def step(self) -> int | None:
         """How far the running dig is."""
         return self.starts[-1].step if self.starts and self.is_running and self.starts[-1].step else None
@@ -94,14 +99,18 @@ class Job:
         return DEPTH
 
     @property
+    def record(self) -> Row | DeadJob | None:
+        """What counts the failures and stalls of a job that is not done."""
+        return self.live or (self.death if self.place == Place.DEAD else None)
+
+    @property
     def trouble(self) -> str:
         """What went wrong so far, in words."""
         if self.place == Place.DEAD and self.death and self.death.error_message:
             return self.death.error_message
-        record = self.live or (self.death if self.place == Place.DEAD else None)
-        if not record:
+        if not self.record:
             return ""
-        counts = [(record.stalled, "stall"), (record.failures, "failure")]
+        counts = [(self.record.stalled, "stall"), (self.record.failures, "failure")]
         return ", ".join(f"{count} {noun}{'s' if count > 1 else ''}" for count, noun in counts if count)
 
 

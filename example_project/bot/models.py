@@ -75,3 +75,38 @@ class Crash(models.Model):
 
     def __str__(self) -> str:
         return f"process {self.pid} was killed with {len(self.held)} jobs"
+
+
+class Sweep(models.Model):
+    """What many sweepers at once made of expired leases: of as many with the script as with the loop beside it."""
+
+    leases = models.PositiveIntegerField()
+    sweepers = models.PositiveSmallIntegerField()
+    script = models.JSONField()
+    loop = models.JSONField()
+    ran_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return f"{self.sweepers} sweepers over {self.leases} leases"
+
+
+class Race(models.Model):
+    """One start of many jobs of a loud tenant, and few of quiet ones behind them."""
+
+    started_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return f"race {self.pk}"
+
+
+class Lap(models.Model):
+    """One job of a race, which is over."""
+
+    race = models.ForeignKey(Race, models.CASCADE)
+    job_id = models.CharField(max_length=64, unique=True)
+    track = models.CharField(max_length=16)
+    tenant = models.CharField(max_length=16)
+    finished_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return f"{self.tenant} on {self.track}"

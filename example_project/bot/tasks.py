@@ -9,11 +9,12 @@ from django.db import transaction
 
 from echomq_django import JobContext, task
 from echomq_django.models import DeadJob
-from example_project.bot.models import Reply, Start
+from example_project.bot.models import Lap, Reply, Start
 
 DEPTH = 24
 _STEP = timedelta(milliseconds=500)
 _MOMENT = timedelta(milliseconds=400)
+_LAP = timedelta(milliseconds=10)
 
 
 class Stumbled(Exception):
@@ -56,6 +57,14 @@ def poison(context: JobContext, text: str) -> str:
     time.sleep(_MOMENT.total_seconds())
     os.kill(os.getpid(), signal.SIGKILL)
     return text
+
+
+@task(takes_context=True, queue_name="lanes", lane=lambda race, track, tenant: tenant if track == "lanes" else "")
+def run_lap(context: JobContext, race: int, track: str, tenant: str) -> None:
+    """Work for a moment for a tenant, who on one of the two tracks has a lane of its own."""
+    time.sleep(_LAP.total_seconds())
+    lap = Lap(race_id=race, job_id=context.job_id, track=track, tenant=tenant)
+    Lap.objects.bulk_create([lap], ignore_conflicts=True)
 
 
 def _note_start(context: JobContext) -> Start:

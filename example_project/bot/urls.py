@@ -10,4 +10,6 @@ urlpatterns = [
     path("state.json", views.state, name="state"),
     path("ask/", views.ask, name="ask"),
     path("kill/", views.kill, name="kill"),
+    path("sweep/", views.sweep, name="sweep"),
+    path("race/", views.start_race, name="race"),
 ]

@@ -9,7 +9,7 @@ import pytest
 from echomq_django.bus.queue import Queue
 from echomq_django.bus.recovery import recover
 from echomq_django.bus.row import State
-from tests.bus import naive_recovery
+from example_project.bot import naive_recovery
 from tests.bus.forked import in_children
 from tests.bus.scenes import active, expire, stay_awake, stored
 from tests.invariants import check
@@ -57,7 +57,7 @@ def test_the_same_check_finds_out_a_recovery_that_is_not_one_step(queue):
     for _ in range(ROUNDS):
         queue.client.flushdb()
         job_ids = expired_leases(queue, 200)
-        taken = sweep_together(queue, naive_recovery.recover)
+        taken = sweep_together(queue, lambda queue: naive_recovery.recover(queue, limit=20))
         if any(stored(queue, job_id).stalled != 1 for job_id in job_ids):
             with pytest.raises(AssertionError):
                 assert_each_counted_and_moved_once(queue, job_ids, taken)

@@ -5,6 +5,7 @@ import signal
 import sys
 import urllib.error
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -80,6 +81,31 @@ def test_a_command_that_kills_its_process_is_dead_after_three_stalls(visitor: Vi
 
 def test_nothing_is_killed_while_no_job_is_in_hand(visitor: Visitor) -> None:
     assert "Nothing was killed" in visitor.press("kill", what="worker")
+
+
+def test_whoever_asks_for_the_head_of_a_page_gets_it(demo: RunningDemo, visitor: Visitor) -> None:
+    assert visitor.get(demo.page, "HEAD") == ""
+    assert visitor.get(f"{demo.page}state.json", "HEAD") == ""
+
+
+def test_the_sweepers_of_the_page_count_each_lease_once_with_the_script_and_not_with_the_loop(visitor: Visitor) -> None:
+    visitor.press("sweep")
+    found = visitor.state()["sweep"]
+    assert found["script"].items() >= {"reported": 1000, "counted": 1000, "wrong": 0, "condemned": 0}.items()
+    assert found["loop"]["reported"] > 1000
+
+
+def test_quiet_tenants_are_home_early_on_the_track_with_lanes(visitor: Visitor) -> None:
+    visitor.press("race")
+    assert "The race is still on." in visitor.press("race")
+    state = poll(visitor.state, lambda state: all(runner["done"] == runner["laps"] for runner in runners(state)))
+    lanes, line = (runners({"race": [track]}) for track in state["race"])
+    assert max(quiet["seconds"] for quiet in lanes[1:]) < lanes[0]["seconds"] / 2
+    assert max(quiet["seconds"] for quiet in line[1:]) > line[0]["seconds"] / 2
+
+
+def runners(state: dict[str, Any]) -> list[dict[str, Any]]:
+    return [runner for track in state["race"] for runner in track["runners"]]
 
 
 @pytest.mark.parametrize(

@@ -67,4 +67,33 @@ class Migration(migrations.Migration):
                 "ordering": ["id"],
             },
         ),
+        migrations.CreateModel(
+            name="Race",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("started_at", models.DateTimeField(auto_now_add=True)),
+            ],
+        ),
+        migrations.CreateModel(
+            name="Sweep",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("leases", models.PositiveIntegerField()),
+                ("sweepers", models.PositiveSmallIntegerField()),
+                ("script", models.JSONField()),
+                ("loop", models.JSONField()),
+                ("ran_at", models.DateTimeField(auto_now_add=True)),
+            ],
+        ),
+        migrations.CreateModel(
+            name="Lap",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("job_id", models.CharField(max_length=64, unique=True)),
+                ("track", models.CharField(max_length=16)),
+                ("tenant", models.CharField(max_length=16)),
+                ("finished_at", models.DateTimeField(auto_now_add=True)),
+                ("race", models.ForeignKey(on_delete=models.CASCADE, to="bot.race")),
+            ],
+        ),
     ]

@@ -58,7 +58,7 @@ class Command(BaseCommand):
         leave_on_signals()
         self._terminal = Terminal()
         try:
-            self._run(_free_port(port), no_postgres)
+            self._run(self._free_port(port), no_postgres)
         except EmbeddedServerError as error:
             raise CommandError(str(error)) from error
 
@@ -85,7 +85,7 @@ class Command(BaseCommand):
     def _start_servers(self, stack: ExitStack, directory: Path, no_postgres: bool) -> dict[str, str]:
         """Start Valkey and the database, and return the environment in which Django finds them."""
         database = None if no_postgres else self._start_postgres(stack, directory)
-        valkey = stack.enter_context(Valkey(directory / "valkey", persist=True))
+        valkey = stack.enter_context(Valkey(directory / "valkey"))
         return {
             **os.environ,
             "DATABASE_URL": database or f"sqlite:///{directory / 'demo.sqlite3'}",
@@ -125,17 +125,18 @@ class Command(BaseCommand):
             f"Worker {killed} was killed ({signal.Signals(-code).name}); worker {worker.pid} takes its place."
         )
 
-
-def _free_port(wanted: int | None) -> int:
-    for port in [_USUAL_PORT, 0] if wanted is None else [wanted]:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return int(probe.getsockname()[1])
-    raise CommandError(f"Port {wanted} is in use; choose another one, or 0 for any free one.")
+    def _free_port(self, wanted: int | None) -> int:
+        for port in [_USUAL_PORT, 0] if wanted is None else [wanted]:
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind(("127.0.0.1", port))
+                except OSError:
+                    if wanted is None:
+                        self._terminal.say(f"Port {port} is in use, so the page gets another one.")
+                    continue
+                return int(probe.getsockname()[1])
+        raise CommandError(f"Port {wanted} is in use; choose another one, or 0 for any free one.")
 
 
 def _prepare(environment: dict[str, str], password: str) -> None:

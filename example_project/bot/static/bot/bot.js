@@ -8,15 +8,18 @@ let serverNow = Number(document.body.dataset.now);
 let receivedAt = performance.now();
 let pause = POLL_MS;
 let timer = 0;
+let known = null;
 
 function morph(current, next) {
   if (current.isEqualNode(next)) return;
+  const isRenewed = Number(next.dataset.until) > Number(current.dataset.until);
   for (const { name, value } of next.attributes) {
     if (current.getAttribute(name) !== value) current.setAttribute(name, value);
   }
   for (const { name } of [...current.attributes]) {
     if (!next.hasAttribute(name)) current.removeAttribute(name);
   }
+  if (isRenewed) current.dataset.renewed = "";
   // The text of a countdown is tick()'s.
   if (!current.dataset.until) morphChildren(current, next);
 }
@@ -63,8 +66,34 @@ function tick() {
   for (const element of document.querySelectorAll("[data-until]")) {
     const left = Math.max(0, element.dataset.until - now) / 1000;
     if (element instanceof HTMLProgressElement) element.value = left;
+    else if (element.dataset.lease) element.setAttribute("stroke-dasharray", `${left / element.dataset.lease} 1`);
     else element.textContent = `${left.toFixed(1)} s`;
   }
+}
+
+// Which moves of the diagram a job has made between two answers; it may have made several.
+function moves(was, job) {
+  const from = was?.node ?? "pending";
+  const hasGone = (node) => job.node === node && from !== node;
+  const taken = {
+    enqueue: !was,
+    requeue: from === "dead" && job.node !== "dead",
+    due: from === "scheduled" && job.node !== "scheduled",
+    claim: !["active", "suspect"].includes(from) && (job.node === "active" || job.starts > (was?.starts ?? 0)),
+    alone: from === "suspect" && job.node !== "suspect",
+    retry: hasGone("scheduled"),
+    recover: job.node === "pending" && (job.stalls > (was?.stalls ?? 0) || from === "active"),
+    doubt: hasGone("suspect"),
+    finish: hasGone("done"),
+    die: hasGone("dead"),
+  };
+  return Object.keys(taken).filter((name) => taken[name]);
+}
+
+function light(jobs) {
+  const lit = new Set(known ? jobs.flatMap((job) => moves(known.get(job.id), job)) : []);
+  for (const edge of document.querySelectorAll("[data-edge]")) edge.toggleAttribute("data-lit", lit.has(edge.dataset.edge));
+  known = new Map(jobs.map((job) => [job.id, job]));
 }
 
 async function poll() {
@@ -74,6 +103,7 @@ async function poll() {
     const state = await response.json();
     setClock(state.now);
     Object.entries(state.parts).forEach(([name, source]) => show(name, source));
+    light(state.jobs);
     tick();
     pause = POLL_MS;
     say("live", "Live");
@@ -99,15 +129,18 @@ function say(status, text) {
 async function send(event) {
   event.preventDefault();
   const form = event.target;
+  event.submitter.ariaBusy = "true";
   try {
     const response = await fetch(form.action, { method: "POST", body: new FormData(form, event.submitter) });
     if (!response.ok) throw new Error(response.statusText);
     const page = new DOMParser().parseFromString(await response.text(), "text/html");
     setClock(page.body.dataset.now);
     page.querySelectorAll("[data-part]").forEach((part) => show(part.dataset.part, part.innerHTML));
-    schedule();
+    poll();
   } catch {
     say("lost", "That did not reach the server. Reload the page and try again.");
+  } finally {
+    event.submitter.ariaBusy = null;
   }
 }
 
@@ -118,4 +151,4 @@ document.addEventListener("visibilitychange", () => {
 });
 setInterval(tick, TICK_MS);
 say("live", "Live");
-schedule();
+poll();
