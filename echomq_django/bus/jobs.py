@@ -303,7 +303,7 @@ def stands_for(queue: Queue, job_id: str) -> str:
     """Return the id of the job that a merged one is now, or `job_id` itself."""
     with server_errors("reading a job"):
         raw = cast(bytes | None, queue.client.get(queue.keys.job(job_id)))
-    return raw and alias_of(raw) or job_id
+    return (raw and alias_of(raw)) or job_id
 
 
 def _shortened(line: str) -> str:

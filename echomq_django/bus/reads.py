@@ -43,7 +43,7 @@ def raw(queue: Queue, job_id: str) -> bytes:
             return cast("bytes | None", queue.client.get(queue.keys.job(job_id))) or b""
         except ResponseError as error:
             if str(error).startswith("WRONGTYPE"):
-                return cast("bytes | None", queue.client.dump(queue.keys.job(job_id))) or b""
+                return queue.client.dump(queue.keys.job(job_id)) or b""
             raise
 
 

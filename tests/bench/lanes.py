@@ -1,6 +1,6 @@
 """Measure what a claim costs the server with a few jobs and a million of them, and with one lane and ten thousand.
 
-Run `python -m tests.bench.lanes`: it starts its own servers and prints Markdown tables. With `--json` it prints one object.
+Run `python -m tests.bench.lanes`: it starts its own servers and prints Markdown tables, or with `--json` one object.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ def measure(binary: str) -> Figures:
         queues = {
             "100 pending, 1 lane": one_lane(client, FEW),
             "1,000,000 pending, 1 lane": one_lane(client, MILLION),
+            "100 lanes": many_lanes(client, FEW),
             "10,000 lanes": many_lanes(client, LANES),
             "10,000 lanes, half of them of weight 2": many_lanes(client, LANES, weighted=True),
         }

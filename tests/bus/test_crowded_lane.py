@@ -1,6 +1,6 @@
 """One crowded lane beside lanes that get a job now and then, served by four workers at once.
 
-Its crowd is 200,000 jobs, or a million where EMQ_MACHINE asks for long tests. The benchmark `lanes` has a million always.
+The crowd is 200,000 jobs, or a million where EMQ_MACHINE asks for long tests, as in the benchmark `lanes`.
 """
 
 import os

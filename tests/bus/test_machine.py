@@ -101,9 +101,7 @@ class Lives(RuleBasedStateMachine):
     def enqueue_group(self, size, lane, late, delay_ms):
         group = scenes.a_group(self.queue, size)
         after = {"group": group["id"], "size": size, "far": False}
-        then = scenes.new_job(
-            self.queue, job_id=group["after"], lane=lane, delay_ms=delay_ms, extras={"after": after}
-        )
+        then = scenes.new_job(self.queue, job_id=group["after"], lane=lane, delay_ms=delay_ms, extras={"after": after})
         members = [scenes.new_job(self.queue, lane=lane, extras={"group": group}) for _ in range(size)]
         new = members if late else [then, *members]
         self.unborn += [then] if late else []
@@ -231,7 +229,8 @@ class Lives(RuleBasedStateMachine):
     @rule(data=st.data())
     def requeue(self, data):
         death = data.draw(st.sampled_from(self.deaths))
-        assert dead.requeue(self.queue, scenes.revival(death, group=death.extras.get("group"))) == self.model.requeue(death)
+        revival = scenes.revival(death, group=death.extras.get("group"))
+        assert dead.requeue(self.queue, revival) == self.model.requeue(death)
         self._learn(death.job_id)
 
     @precondition(lambda self: len(self.model.rows) > 4)

@@ -178,6 +178,16 @@ def test_a_lane_whose_weight_is_dropped_in_its_turn_is_served_and_goes_behind_th
     assert [row.lane for _ in range(4) for row in claimed(queue, 1)] == ["a", "b", "a", "b"]
 
 
+def test_a_lane_that_joins_behind_one_in_the_middle_of_its_turn_has_a_whole_turn(queue):
+    for lane in ("b", "c"):
+        limits.set(queue, lane=lane, weight=4)
+    enqueued(queue, lane="a")
+    enqueued(queue, 20, lane="b")
+    claimed(queue, 2)
+    enqueued(queue, 20, lane="c")
+    assert [row.lane for row in claimed(queue, 10)] == ["b"] * 3 + ["c"] * 4 + ["b"] * 3
+
+
 def test_what_a_heavy_lane_can_not_use_goes_to_the_others(queue):
     limits.set(queue, lane="a", weight=9, concurrency=1)
     enqueued(queue, 20, lane="a")

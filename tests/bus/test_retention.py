@@ -47,7 +47,7 @@ def let_retention_pass(queue):
 
 
 def grown(queue, before):
-    """Return by how much the used memory is more than `before`; the events, which have a bound of their own, are gone."""
+    """Return by how much the used memory is more than `before`, without the events, which have a bound of their own."""
     queue.client.delete(queue.keys.events)
     return queue.client.info("memory")["used_memory"] - before
 

@@ -55,6 +55,15 @@ def test_the_rest_of_the_chain_goes_along() -> None:
     assert message.options == {"chain": [one.to_data() for one in rest]}
 
 
+def test_a_task_that_has_become_unique_since_ends_no_chain(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting = step(second)
+    monkeypatch.setitem(globals(), "second", second.using(unique="done"))
+
+    _, job, _ = job_after(waiting, 1)
+
+    assert job.extras is None
+
+
 def test_headers_are_handed_on() -> None:
     _, _, message = job_after(step(first), 1, headers={"trace": "a"})
 
