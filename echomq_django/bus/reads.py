@@ -37,7 +37,7 @@ def server_ms(queue: Queue) -> int:
 
 
 def raw(queue: Queue, job_id: str) -> bytes:
-    """Return the bytes under a job's key, whatever they mean: of what is no string as DUMP has them, or none at all."""
+    """Return the bytes under a job's key, whatever they mean; none if there is nothing, DUMP's if it is no string."""
     with server_errors("reading a row"):
         try:
             return cast("bytes | None", queue.client.get(queue.keys.job(job_id))) or b""

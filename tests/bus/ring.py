@@ -1,4 +1,4 @@
-"""The lanes of a queue in plain Python: whose turn it is, and what holds a lane back. Without a clock: rates stand still."""
+"""The lanes of a queue in plain Python: whose turn it is, and what holds a lane back. It has no clock."""
 
 import math
 from collections import defaultdict, deque
