@@ -32,7 +32,7 @@ from echomq_django.tasks import UNSET, Task, TaskOptions, resolve
 from echomq_django.worker.alarm import Alarms, within
 from echomq_django.worker.backoff import Backoff, delay_ms
 from echomq_django.worker.board import boottime
-from echomq_django.worker.failure import describe, log_error
+from echomq_django.worker.failure import describe, log_error, without_locals
 from echomq_django.worker.hands import End, Ended, Held
 from echomq_django.worker.loop import Loop
 
@@ -116,8 +116,8 @@ class Executor:
             job.value = Context().run(wrapped, self._alias, job.passage, partial(self._call, job))
             end = self._completed(job)
         except BaseException as error:  # a handler must not end the thread, whatever it raises
-            job.error = error
             end = self._failed(job, error)
+            job.error = without_locals(error)
         return Ended(held, end, job)
 
     def announce(self, ended: Ended) -> None:

@@ -27,6 +27,20 @@ def log_error(logger: logging.Logger, text: str, error: BaseException, failure: 
         logger.handle(record)
 
 
+def without_locals(error: BaseException) -> BaseException:
+    """Return a caught error after freeing what its frames and those of its causes hold.
+
+    They refer to the job, which keeps the error: only the garbage collector would free them, some day.
+    """
+    seen: set[int] = set()
+    one: BaseException | None = error
+    while one is not None and id(one) not in seen:
+        seen.add(id(one))
+        traceback.clear_frames(one.__traceback__)
+        one = one.__cause__ or one.__context__
+    return error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)  # without the frame that caught it
+
+
 def _from_handler_on(frames: TracebackType | None) -> TracebackType | None:
     first = frames
     while first is not None and first.tb_frame.f_globals.get("__name__", "").startswith(__package__):

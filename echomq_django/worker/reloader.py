@@ -23,7 +23,7 @@ _TICK_S = 0.5
 class Reloader:
     """Runs `command`, a worker, in a process of its own and replaces it when a file has changed.
 
-    Django's own reloader says what belongs to it: the files of all imported modules, here with all of the project's apps.
+    Django's own reloader knows the files of all imported modules; here those of all apps of the project are added.
     """
 
     def __init__(self, command: Sequence[str]) -> None:

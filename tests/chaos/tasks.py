@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from asgiref.sync import sync_to_async
+from django.contrib.contenttypes.models import ContentType
 from django.db import DatabaseError, connection, transaction
 from django.utils import translation
 
@@ -228,6 +229,27 @@ def stop_in_debugger() -> int:
     number = 0
     breakpoint()
     return number
+
+
+@task(max_failures=1)
+def query_and_maybe_fail(number: int) -> None:
+    """Send a long query, and fail at each hundredth number from deep below, with much in the hands."""
+    ContentType.objects.filter(model="x" * 10_000).exists()
+    if number % 100 == 0:
+        _fail_deep_below(20)
+
+
+def _fail_deep_below(depth: int) -> None:
+    ballast = b"x" * 25_000 * depth
+    if depth:
+        _fail_deep_below(depth - 1)
+    raise ValueError(f"with {len(ballast)} bytes in the hands")
+
+
+@task
+def resident_memory() -> int:
+    """Return how many bytes of memory this process has."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @task

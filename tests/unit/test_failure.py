@@ -1,8 +1,10 @@
 """What is kept of an exception."""
 
+from weakref import ref
+
 import pytest
 
-from echomq_django.worker.failure import describe
+from echomq_django.worker.failure import describe, without_locals
 
 
 class Unspeakable(Exception):
@@ -17,6 +19,43 @@ def raised(error: BaseException) -> BaseException:
         raise error
     except BaseException as caught:
         return caught
+
+
+class Ballast:
+    """Something that can be watched."""
+
+
+def raised_beside_ballast() -> tuple[BaseException, "ref[Ballast]"]:
+    """Return an error whose cause holds something in its frame, and what it holds."""
+    ballast = Ballast()
+    try:
+        try:
+            int("no number")
+        finally:
+            watched = ref(ballast)
+    except ValueError as cause:
+        return caught_with(cause), watched
+    raise AssertionError
+
+
+def caught_with(cause: BaseException) -> BaseException:
+    try:
+        raise LookupError("no paper") from cause
+    except LookupError as error:
+        error.__traceback__.tb_frame.f_locals["cause"].__cause__ = error  # a circle
+        return error
+
+
+def test_an_error_without_locals_holds_nothing_and_keeps_its_text() -> None:
+    error, watched = raised_beside_ballast()
+    assert watched() is not None
+    text = describe("failed", error).traceback
+
+    bare = without_locals(error)
+
+    assert watched() is None
+    assert bare is error
+    assert "in raised_beside_ballast" in text
 
 
 def test_an_error_is_kept_with_its_class_its_text_and_its_frames() -> None:
