@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from echomq_django.backend import enqueue_many
     from echomq_django.context import JobContext
-    from echomq_django.exceptions import Discard, Retry
+    from echomq_django.exceptions import Discard, Retry, SoftTimeLimit
     from echomq_django.flows import enqueue_chain, enqueue_group, step
     from echomq_django.schedules import schedule
     from echomq_django.tasks import Task, task
@@ -15,6 +15,7 @@ __all__ = [
     "Discard",
     "JobContext",
     "Retry",
+    "SoftTimeLimit",
     "Task",
     "enqueue_chain",
     "enqueue_group",
@@ -28,6 +29,7 @@ _HOMES = {
     "Discard": "exceptions",
     "JobContext": "context",
     "Retry": "exceptions",
+    "SoftTimeLimit": "exceptions",
     "Task": "tasks",
     "enqueue_chain": "flows",
     "enqueue_group": "flows",
