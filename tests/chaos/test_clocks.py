@@ -78,6 +78,7 @@ def test_delays_and_leases_follow_the_clock_of_the_server_alone(crew: Crew, queu
     assert other.stop() == 0
 
 
+@pytest.mark.parametrize("lease", [6.0])  # between two renewals there are beats, which must not take it
 def test_a_clock_that_is_set_back_and_forth_takes_no_lease_hurries_no_job_and_stops_no_recovery(
     crew: Crew, queue: Queue, gate: Path, tmp_path: Path, servers_error: Path
 ) -> None:

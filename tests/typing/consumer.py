@@ -66,7 +66,9 @@ def arguments_and_results_are_checked() -> None:
 
 
 def using_keeps_the_signature() -> None:
-    changed = send.using(priority=5, queue_name="default", max_failures=2, backoff=[1, 2], soft_time_limit=None, database=None)
+    changed = send.using(
+        priority=5, queue_name="default", max_failures=2, backoff=[1, 2], soft_time_limit=None, database=None
+    )
     assert_type(changed.enqueue(1).return_value, float)
 
     changed.enqueue("1")  # type: ignore[arg-type]
