@@ -52,15 +52,17 @@ class Child:
 
     def run(self) -> int:
         """Serve until stopped; returns the exit code: 0 as asked, 1 when the supervisor is gone."""
-        while not (self._consumer.stopping and self._consumer.finished):
-            if self._consumer.turn(self._control, self._longest_wait):
-                self._obey()
-            if self._alone and self._consumer.finished:
-                self._consumer.stopping = True
-            if self._orphaned_at:
-                self._fend_for_itself()
-        self._consumer.leave()
-        self._hands.close()
+        try:
+            while not (self._consumer.stopping and self._consumer.finished):
+                if self._consumer.turn(self._control, self._longest_wait):
+                    self._obey()
+                if self._alone and self._consumer.finished:
+                    self._consumer.stopping = True
+                if self._orphaned_at:
+                    self._fend_for_itself()
+            self._consumer.leave()
+        finally:
+            self._hands.close()
         return 1 if self._orphaned_at else 0
 
     def stop(self) -> None:

@@ -17,7 +17,7 @@ from echomq_django.worker.processes import STOP_SIGNALS
 
 logger = logging.getLogger("echomq_django.worker")
 
-_TICK_S = 0.5
+_TICK_S = 1.0
 
 
 class Reloader:
