@@ -219,6 +219,11 @@ class Lives(RuleBasedStateMachine):
         assert schedule.promote(self.queue).count == len(due)
         self.model.promote(due)
 
+    @some(State.SCHEDULED)
+    @rule(ms=st.integers(1, 1000))
+    def hasten(self, ms):
+        assert schedule.hasten(self.queue, ms) == self.model.hasten(ms)
+
     @precondition(lambda self: self.deaths)
     @rule(data=st.data())
     def forget(self, data):

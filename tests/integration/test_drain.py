@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import redis
 from asgiref.sync import sync_to_async
 from django.contrib.auth.models import Group
 from django.db import connection, transaction
@@ -19,7 +20,7 @@ from echomq_django.exceptions import BusUnavailable, EndlessDrain
 from echomq_django.floor import dead_letters
 from echomq_django.framework import TaskResultStatus, task_finished
 from echomq_django.models import DeadJob, OutboxJob
-from echomq_django.testing import Drained, draining
+from echomq_django.testing import Drained, draining, isolated
 from echomq_django.testing import drain as drain_
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("queue")]
@@ -300,6 +301,21 @@ def test_receivers_hear_of_the_end_and_may_use_the_database() -> None:
     finally:
         task_finished.disconnect(listen)
     assert heard == [(TaskResultStatus.SUCCESSFUL, 1)]
+
+
+def test_queues_that_are_isolated_never_meet_and_leave_nothing_behind(redis_client: redis.Redis, emq: Settings) -> None:
+    redis_client.flushall()
+    with isolated() as outside:
+        note.enqueue("outside")
+        commit_test_case()
+        with isolated() as inside:
+            assert inside != outside
+            assert drain() == Drained()
+            limits.pause(get_bus().queue("emails"))
+        assert {key.decode().partition(":")[0] for key in redis_client.scan_iter()} == {outside}
+        assert len(drain().succeeded) == 1
+    assert redis_client.dbsize() == 0
+    assert emq.TASKS["default"]["OPTIONS"]["prefix"] not in (inside, outside)
 
 
 def test_a_server_that_is_away_is_an_error_of_the_test(emq: Settings, outage: Any) -> None:

@@ -1,8 +1,10 @@
 """What a type checker says about a project that uses the package; mypy reads this file, nothing runs it."""
 
+from datetime import timedelta
 from typing import assert_type
 
 from echomq_django import Discard, JobContext, Retry, Task, enqueue_chain, enqueue_group, enqueue_many, step, task
+from echomq_django.testing import Drained, drain
 
 
 @task
@@ -103,6 +105,13 @@ def jobs_that_belong_together_are_steps() -> None:
 
     enqueue_chain(bare)  # type: ignore[arg-type]
     enqueue_group([bare])  # type: ignore[list-item]
+
+
+def tests_can_run_what_is_pending() -> None:
+    assert_type(drain(advance=timedelta(hours=1), raises=False), Drained)
+    assert_type(drain().succeeded, list[str])
+
+    drain(advance=3600)  # type: ignore[arg-type]
 
 
 def jobs_can_be_cancelled() -> None:
