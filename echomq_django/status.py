@@ -55,15 +55,12 @@ class QueueStatus:
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """What the database has, by backend and queue: deaths by their state, and (how many, seconds) of parked jobs."""
+    """What the database has: deaths by their state; by backend and queue the dead, and the parked with their age."""
 
-    deaths: dict[_Place, dict[str, int]] = field(default_factory=dict)
+    states: dict[str, int] = field(default_factory=dict)
+    dead: dict[_Place, int] = field(default_factory=dict)
     parked: dict[_Place, tuple[int, float]] = field(default_factory=dict)
     problem: str = ""
-
-    def total(self, state: str) -> int:
-        """Return how many deaths are in `state`."""
-        return sum(states.get(state, 0) for states in self.deaths.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,28 +75,29 @@ class BackendStatus:
 
 
 def read_floor(aliases: Iterable[str]) -> Floor:
-    """Return what the database has of `aliases`; it counts each death and each parked job."""
-    deaths: dict[_Place, dict[str, int]] = {}
+    """Return what the database has, of all backends by state and of `aliases` by queue; it counts every row."""
     mine, now = list(aliases), timezone.now()
+    deaths, parked = database.rows(DeadJob).order_by(), database.rows(OutboxJob).order_by()
+    dead = deaths.filter(state=DeadJob.State.DEAD, backend__in=mine).values_list("backend", "queue")
+    waiting = parked.filter(backend__in=mine).values_list("backend", "queue")
     try:
-        rows = database.rows(DeadJob).filter(backend__in=mine).order_by().values_list("backend", "queue", "state")
-        for backend, queue, state, number in rows.annotate(number=Count("pk")):
-            deaths.setdefault((backend, queue), {})[state] = number
-        waiting = database.rows(OutboxJob).filter(backend__in=mine).order_by().values_list("backend", "queue")
-        parked = {
-            (backend, queue): (number, (now - oldest).total_seconds())
-            for backend, queue, number, oldest in waiting.annotate(number=Count("pk"), oldest=Min("created_at"))
-        }
+        return Floor(
+            dict(deaths.values_list("state").annotate(number=Count("*"))),
+            {(alias, queue): number for alias, queue, number in dead.annotate(number=Count("*"))},
+            {
+                (alias, queue): (number, (now - oldest).total_seconds())
+                for alias, queue, number, oldest in waiting.annotate(number=Count("*"), oldest=Min("created_at"))
+            },
+        )
     except (DatabaseError, InterfaceError) as error:
         return Floor(problem=f"the database {database.alias()!r} does not answer: {error}".strip())
-    return Floor(deaths, parked)
 
 
 def read_backend(alias: str, floor: Floor) -> BackendStatus:
     """Return how the queues of `alias` are, with what `floor` has of them; a few round trips for each queue."""
     bus = get_bus(alias)
     known = [queue.name for queue in bus.queues()]
-    unlisted = sorted({name for backend, name in [*floor.deaths, *floor.parked] if backend == alias} - {*known})
+    unlisted = sorted({name for backend, name in [*floor.dead, *floor.parked] if backend == alias} - {*known})
     try:
         server = check_server(bus.queues()[0].client)
         queues = [_of_queue(alias, queue, floor) for queue in bus.queues()]
@@ -136,7 +134,7 @@ def _status(
         concurrency=limited.concurrency,
         rate=limited.rate,
         forgotten_early=counts.forgotten_early,
-        dead=floor.deaths.get((alias, name), {}).get(DeadJob.State.DEAD, 0),
+        dead=floor.dead.get((alias, name), 0),
         parked=parked,
         parked_oldest=parked_oldest,
     )

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 
 from echomq_django.bus import jobs
@@ -20,6 +18,7 @@ from echomq_django.connection import get_bus
 from echomq_django.floor.dead_letters import discard, mirror
 from echomq_django.management.commands import emq_requeue
 from echomq_django.models import DeadJob
+from echomq_django.signals import job_requeued
 from tests.bus import scenes
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -163,14 +162,26 @@ def test_many_are_taken_in_chunks(queue: Queue, monkeypatch: pytest.MonkeyPatch)
     for _ in range(3):
         died(queue, 15)
 
-    with CaptureQueriesContext(
-        connection,
-    ) as queries:
-        assert "45 requeued" in requeue("--all")
-
-    chunks = [query["sql"] for query in queries if "LIMIT 10" in query["sql"]]
-    assert len(chunks) == 6
+    assert [len(chunk) for chunk in emq_requeue._chunks(DeadJob.objects.all(), None)] == [10, 10, 10, 10, 5]
+    assert "45 requeued" in requeue("--all")
     assert count(queue).pending == 45
+
+
+def test_what_dies_again_meanwhile_is_not_requeued_again(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(emq_requeue, "_CHUNK", 1)
+    died(queue, 3)
+
+    def die_again(**facts: Any) -> None:
+        for row in jobs.claim(queue, scenes.W1, scenes.nonce(), 9):
+            jobs.die(queue, scenes.W1, [scenes.death(row)])
+        mirror(queue, "default")
+
+    job_requeued.connect(die_again)
+    try:
+        assert "3 requeued" in requeue("--all")
+    finally:
+        job_requeued.disconnect(die_again)
+    assert DeadJob.objects.filter(state="dead").count() == 3
 
 
 @pytest.mark.broken_keyspace
@@ -185,6 +196,7 @@ def test_what_was_discarded_or_can_not_be_read_is_told_and_left_alone(queue: Que
     assert "1 requeued" in told
     assert "1 discarded before, the last by ana" in told
     assert "1 can't be read" in told
+    assert "left alone" not in told
     assert [row.job_id for row in jobs.claim(queue, scenes.W1, scenes.nonce(), 9)] == [sound]
 
 

@@ -5,6 +5,7 @@ import sys
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Iterator
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from django.conf import settings
@@ -97,13 +98,13 @@ def _requeueable(rows: QuerySet[DeadJob]) -> QuerySet[DeadJob]:
 
 
 def _chunks(rows: QuerySet[DeadJob], limit: int | None) -> Iterator[list[int]]:
-    """Yield primary keys, the oldest first, so few at a time that neither memory nor a transaction grows with them."""
-    last, left = 0, sys.maxsize if limit is None else limit
-    while left and (
-        chunk := list(rows.filter(pk__gt=last).order_by("pk").values_list("pk", flat=True)[: min(_CHUNK, left)])
-    ):
+    """Yield primary keys, the oldest first, so few at a time that neither memory nor a transaction grows with them.
+
+    All by one query: what dies again meanwhile is not requeued again.
+    """
+    pks = rows.order_by("pk").values_list("pk", flat=True)[:limit].iterator(chunk_size=_CHUNK)
+    while chunk := list(islice(pks, _CHUNK)):
         yield chunk
-        last, left = chunk[-1], left - len(chunk)
 
 
 def _others(rows: QuerySet[DeadJob]) -> Iterator[str]:

@@ -92,7 +92,7 @@ def _exceeded(queue: QueueStatus, bounds: dict[str, float | None]) -> Iterator[s
 def _to_data(backends: list[BackendStatus], floor: Floor, exceeded: list[str]) -> dict[str, Any]:
     return {
         "backends": [{**asdict(one), "warnings": list(_warnings(one))} for one in backends],
-        "dead_jobs": {state.value: floor.total(state) for state in DeadJob.State},
+        "dead_jobs": {state.value: floor.states.get(state, 0) for state in DeadJob.State},
         "database_problem": floor.problem,
         "exceeded": exceeded,
     }
@@ -106,7 +106,7 @@ def _lines(backends: list[BackendStatus], floor: Floor) -> Iterator[str]:
             yield from _table(backend.queues)
         yield ""
     if not floor.problem:
-        told = ", ".join(f"{floor.total(state)} {state.value}" for state in DeadJob.State)
+        told = ", ".join(f"{floor.states.get(state, 0)} {state.value}" for state in DeadJob.State)
         parked = sum(number for number, _ in floor.parked.values())
         oldest = f", the oldest for {_span(max(s for _, s in floor.parked.values()))}" if parked else ""
         yield f"database: dead jobs: {told}; parked: {parked}{oldest}"
