@@ -114,11 +114,13 @@ class _Drain:
         return self._drained
 
     def _run_what_is_due(self) -> None:
-        self._keep_house()
-        while self._consumer.work() or self._keep_house():
-            pass
-        if self._error:
-            raise self._error
+        try:
+            self._keep_house()
+            while self._consumer.work() or self._keep_house():
+                pass
+        finally:
+            if self._error:  # more than what follows from it, such as a transaction that it broke
+                raise self._error
 
     def _keep_house(self) -> int:
         """Do what a COMMIT, the supervisor and the keeper of a worker do; return how many jobs moved."""

@@ -8,7 +8,7 @@ import pytest
 import redis
 from asgiref.sync import sync_to_async
 from django.contrib.auth.models import Group
-from django.db import connection, transaction
+from django.db import IntegrityError, connection, transaction
 from pytest_django import DjangoCaptureOnCommitCallbacks, Settings
 
 from echomq_django import Discard, JobContext, Retry, enqueue_chain, enqueue_group, enqueue_many, step, task
@@ -175,6 +175,14 @@ def test_an_error_that_kills_is_raised_after_the_death_has_its_row() -> None:
         drain()
 
     assert DeadJob.objects.get().error_message == "it"
+
+
+def test_an_error_of_the_database_that_breaks_the_transaction_of_the_test_is_the_one_that_is_raised() -> None:
+    Group.objects.create(name="a")
+    create_group.using(max_failures=1).enqueue("a")
+
+    with pytest.raises(IntegrityError):
+        drain()
 
 
 def test_told_so_it_runs_everything_and_tells_the_failures() -> None:
