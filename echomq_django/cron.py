@@ -7,6 +7,7 @@ every hour counts real time: a day has 23, 24 or 25 hours.
 
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Any
 
 from echomq_django.exceptions import InvalidOption, InvalidSetting
 
@@ -23,17 +24,17 @@ _TICK = timedelta(microseconds=1)
 class Cron:
     """A cron expression of 5 fields, 6 with seconds or 7 with years; raises `InvalidOption` for what is none."""
 
-    def __init__(self, expression: str, zone: tzinfo) -> None:
+    def __init__(self, expression: Any, zone: tzinfo) -> None:
         if croniter is None:
             raise InvalidSetting("croniter is not installed: install django-q2[croniter]")
         self.expression, self._zone = expression, zone
         if not isinstance(expression, str) or _RANDOM.search(expression):
             raise InvalidOption(f"cron = {expression!r}: must be a cron expression without R")
         try:
-            fields = croniter.expand(expression)[0]
+            self._croniter = croniter(expression)
         except ValueError as error:
             raise InvalidOption(f"cron = {expression!r}: {error}") from error
-        self._at_fixed_hours = fields[1] != ["*"]
+        self._at_fixed_hours = self._croniter.expanded[1] != ["*"]
 
     def after(self, instant: datetime) -> datetime:
         """Return the first due instant after `instant`; raises `InvalidOption` if there is none in 50 years."""
@@ -69,7 +70,7 @@ class Cron:
 
     def _step(self, wall: datetime, way: str) -> datetime:
         try:
-            found: datetime = getattr(croniter(self.expression, wall), way)(datetime)
+            found: datetime = getattr(self._croniter, way)(datetime, start_time=wall)
         except ValueError as error:
             raise InvalidOption(f"cron = {self.expression!r} is never due: {error}") from error
         return found

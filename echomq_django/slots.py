@@ -30,7 +30,7 @@ def slot_of(row: Any, zone: ZoneInfo, asked: datetime, now: datetime) -> Slot:
     if row.schedule_type == row.CRON:
         cron, latest = Cron(row.cron, zone), max(asked, now)
         due = cron.before(latest)
-        return Slot(due, cron.after(latest), cron.before(asked) < due)
+        return Slot(due, cron.after(latest), asked < due and cron.before(asked) < due)
     if row.schedule_type in (row.MINUTES, row.HOURLY):
         period = timedelta(hours=1) if row.schedule_type == row.HOURLY else timedelta(minutes=row.minutes or 1)
         due = asked + max(0, (now - asked) // period) * period

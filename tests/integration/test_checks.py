@@ -80,6 +80,32 @@ def test_django_q2_without_settings_is_a_warning(settings: Settings) -> None:
     assert found()["W005"].hint.startswith("Set Q_CLUSTER = {'orm': 'default'")
 
 
+@pytest.mark.parametrize(("cluster", "warned"), [({"workers": 1}, True), ({"redis": {}}, False), ({"orm": "x"}, False)])
+def test_django_q2_without_a_broker_of_its_own_is_a_warning(
+    settings: Settings, cluster: dict[str, Any], warned: bool
+) -> None:
+    settings.Q_CLUSTER = cluster
+
+    assert ("W005" in found()) is warned
+
+
+def test_a_missing_croniter_is_a_warning() -> None:
+    script = """
+import sys
+sys.modules["croniter"] = None
+import django
+from django.core.management import call_command
+django.setup()
+call_command("check")
+from echomq_django.cron import Cron
+Cron("* * * * *", None)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+
+    assert "echomq_django.W007" in done.stderr
+    assert "InvalidSetting: croniter is not installed: install django-q2[croniter]" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("jobs", "cache", "shared"),
     [

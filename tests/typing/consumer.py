@@ -3,7 +3,18 @@
 from datetime import timedelta
 from typing import assert_type
 
-from echomq_django import Discard, JobContext, Retry, Task, enqueue_chain, enqueue_group, enqueue_many, step, task
+from echomq_django import (
+    Discard,
+    JobContext,
+    Retry,
+    Task,
+    enqueue_chain,
+    enqueue_group,
+    enqueue_many,
+    schedule,
+    step,
+    task,
+)
 from echomq_django.testing import Drained, drain
 
 
@@ -112,6 +123,16 @@ def tests_can_run_what_is_pending() -> None:
     assert_type(drain().succeeded, list[str])
 
     drain(advance=3600)  # type: ignore[arg-type]
+
+
+def jobs_can_be_periodic() -> None:
+    schedule(send, cron="0 6 * * *", name="daily", args=[1], kwargs={"order_id": 7}, timezone="Europe/Berlin")
+    schedule(careful.using(priority=5), every=timedelta(minutes=5), name="often", args=(1,))
+    schedule(bare, every=30, name="often")
+
+    schedule(bare, every="30", name="often")  # type: ignore[arg-type]
+    schedule(bare, every=30)  # type: ignore[call-arg]
+    schedule(jobs_can_be_cancelled, every=30, name="often")  # type: ignore[arg-type]
 
 
 def jobs_can_be_cancelled() -> None:
