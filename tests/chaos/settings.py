@@ -19,4 +19,4 @@ INSTALLED_APPS = [*SHARED, "tests.chaos"]
 DEBUG = bool(os.environ.get("EMQ_TEST_DEBUG"))
 DATABASES["default"]["CONN_MAX_AGE"] = int(os.environ.get("EMQ_TEST_CONN_MAX_AGE", "0"))
 TASKS["default"]["OPTIONS"] |= json.loads(os.environ.get("EMQ_TEST_OPTIONS", "{}"))
-Q_CLUSTER |= {"ALT_CLUSTERS": {"emq": {"guard_cycle": Hasty(0.1), "poll": 0.05}}}
+Q_CLUSTER |= {"ALT_CLUSTERS": {"emq": {"guard_cycle": Hasty(0.5), "poll": 0.05}}}
