@@ -104,6 +104,12 @@ class Job:
         return self.live or (self.death if self.place == Place.DEAD else None)
 
     @property
+    def attempts(self) -> int:
+        """How often the job was claimed, also by a worker that never came to start it; 0 once the queue forgot it."""
+        found = self.row or self.record
+        return found.attempts if found else 0
+
+    @property
     def trouble(self) -> str:
         """What went wrong so far, in words."""
         if self.place == Place.DEAD and self.death and self.death.error_message:

@@ -121,8 +121,8 @@ def _facts(job: Job) -> dict[str, Any]:
         "place": job.place,
         "running": job.is_running,
         "node": node_of(job),
+        "attempts": job.attempts,
         "failures": job.record.failures if job.record else 0,
-        "stalls": job.record.stalled if job.record else 0,
         "starts": len(job.starts),
         "reply": job.reply.text if job.reply else None,
     }

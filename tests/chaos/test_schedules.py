@@ -54,7 +54,10 @@ def test_each_slot_is_fired_once_by_two_workers_and_a_cluster_while_schedulers_d
     fired = {name: [slot_of(job_id) for job_id in ledger.effects_of(name)] for name in NAMES}
     for name, slots in fired.items():
         last = slot_at(last_slots(queue)[name])
-        assert slots == [first[name] + n * PERIOD for n in range(len(slots))], (name, [worker.log for worker in workers])
+        assert slots == [first[name] + n * PERIOD for n in range(len(slots))], (
+            name,
+            [worker.log for worker in workers],
+        )
         assert slots[-1] == last
     assert sum(map(len, fired.values())) >= len(NAMES) * ROUNDS
     assert "created task" in cluster.log

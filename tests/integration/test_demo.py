@@ -2,14 +2,16 @@
 
 import shutil
 import signal
+import subprocess
 import sys
 import urllib.error
+import urllib.parse
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.running_demo import PATIENCE, RunningDemo, Visitor, poll
+from tests.running_demo import MANAGE, PATIENCE, RunningDemo, Visitor, poll
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +123,13 @@ def test_what_was_said_is_escaped_on_the_page(demo: RunningDemo, visitor: Visito
     page = visitor.get(demo.page)
     assert "&lt;script&gt;alert" in page
     assert "<script>alert" not in page
+
+
+def test_a_demo_on_a_port_that_is_taken_says_so_and_starts_nothing(demo: RunningDemo) -> None:
+    port = str(urllib.parse.urlsplit(demo.page).port)
+    told = subprocess.run([sys.executable, MANAGE, "demo", "--port", port], capture_output=True, text=True)
+    assert told.returncode == 1
+    assert told.stderr.strip() == f"CommandError: Port {port} is in use; choose another one, or 0 for any free one."
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

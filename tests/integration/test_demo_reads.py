@@ -10,7 +10,7 @@ import pytest
 from echomq_django.connection import get_bus
 from echomq_django.embedded import Valkey
 from example_project.bot import sweeps
-from example_project.manage import __file__ as MANAGE
+from tests.running_demo import MANAGE
 
 COSTS = """
 from django.db import connection
@@ -25,7 +25,7 @@ def commands():
 
 def cost(visitor):
     before = commands()
-    with CaptureQueriesContext(connection, ) as queries:
+    with CaptureQueriesContext(connection) as queries:
         assert visitor.get("/state.json").status_code == 200
     return len(queries), commands() - before
 
@@ -41,23 +41,23 @@ print("few", few, "many", cost(visitor))
 
 
 @pytest.fixture
-def project(tmp_path: Path, valkey: Valkey) -> dict[str, str]:
+def example(tmp_path: Path, valkey: Valkey) -> dict[str, str]:
     """The environment of an example project with a database and a server, and without a worker."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("DJANGO_", "EMQ_"))}
     where = {"DATABASE_URL": f"sqlite:///{tmp_path / 'demo.sqlite3'}", "BUS_URL": valkey.url}
     return {**kept, **where, "DEMO_DIRECTORY": str(tmp_path)}
 
 
-def manage(project: dict[str, str], *words: str) -> str:
-    command = [sys.executable, MANAGE, *words]
-    done = subprocess.run(command, env=project, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+def manage(example: dict[str, str], *words: str) -> str:
+    command = [sys.executable, str(MANAGE), *words]
+    done = subprocess.run(command, env=example, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert done.returncode == 0, done.stdout
     return done.stdout
 
 
-def test_a_look_at_many_jobs_costs_as_many_commands_and_queries_as_one_at_few(project: dict[str, str]) -> None:
-    manage(project, "migrate", "-v0")
-    told = manage(project, "shell", "-v0", "-c", COSTS)
+def test_a_look_at_many_jobs_costs_as_many_commands_and_queries_as_one_at_few(example: dict[str, str]) -> None:
+    manage(example, "migrate", "-v0")
+    told = manage(example, "shell", "-v0", "-c", COSTS)
     few, many = told.split("few ")[1].strip().split(" many ")
     assert few == many
 

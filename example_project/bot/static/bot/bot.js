@@ -73,16 +73,18 @@ function tick() {
 
 // Which moves of the diagram a job has made between two answers; it may have made several.
 function moves(was, job) {
-  const from = was?.node ?? "pending";
+  const { node: from, attempts, failures } = was ?? { node: "pending", attempts: 0, failures: 0 };
   const hasGone = (node) => job.node === node && from !== node;
+  const isClaimed = job.attempts > attempts;
+  const hasFailed = job.failures > failures && job.node !== "dead";
   const taken = {
     enqueue: !was,
     requeue: from === "dead" && job.node !== "dead",
     due: from === "scheduled" && job.node !== "scheduled",
-    claim: !["active", "suspect"].includes(from) && (job.node === "active" || job.starts > (was?.starts ?? 0)),
-    alone: from === "suspect" && job.node !== "suspect",
-    retry: hasGone("scheduled"),
-    recover: job.node === "pending" && (job.stalls > (was?.stalls ?? 0) || from === "active"),
+    claim: isClaimed && from !== "suspect",
+    alone: isClaimed && from === "suspect",
+    retry: hasFailed || hasGone("scheduled"),
+    recover: from === "active" && !hasFailed && (job.node === "pending" || isClaimed),
     doubt: hasGone("suspect"),
     finish: hasGone("done"),
     die: hasGone("dead"),
@@ -103,7 +105,7 @@ async function poll() {
     const state = await response.json();
     setClock(state.now);
     Object.entries(state.parts).forEach(([name, source]) => show(name, source));
-    light(state.jobs);
+    if (state.now) light(state.jobs);
     tick();
     pause = POLL_MS;
     say("live", "Live");
