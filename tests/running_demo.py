@@ -26,9 +26,7 @@ class RunningDemo:
 
     def __init__(self, *options: str) -> None:
         command = [sys.executable, str(MANAGE), "demo", "--port", "0", *options]
-        # The settings of the suite are not the demo's.
-        environment = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment)
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment())
         self.output = ""
         self._seen = 0
         try:
@@ -119,6 +117,11 @@ class Visitor:
         body = urllib.parse.urlencode({"csrfmiddlewaretoken": token[1], **fields}).encode()
         with self._opener.open(urllib.request.Request(action, body), timeout=PATIENCE) as response:
             return str(response.read().decode())
+
+
+def environment() -> dict[str, str]:
+    """Return the environment without the settings of the suite, which are not the demo's."""
+    return {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
 
 
 def poll(read: Callable[[], T], condition: Callable[[T], bool]) -> T:

@@ -39,8 +39,14 @@ def page(browser: Browser, demo: RunningDemo, complaints: list[str]) -> Iterator
         page = context.new_page()
         page.on("console", note)
         page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.goto(demo.page)
+        visit(page, demo)
         yield page
+
+
+def visit(page: Page, demo: RunningDemo) -> None:
+    """Open the page and wait until it is live: what happened before is nothing that it would light."""
+    page.goto(demo.page)
+    expect(page.get_by_text("Live", exact=True)).to_be_visible(timeout=PATIENCE_MS)
 
 
 def expect_lit(page: Page, edge: str) -> None:
@@ -75,7 +81,7 @@ def test_the_diagram_shows_a_job_fail_be_tried_again_and_die(page: Page) -> None
 def test_nothing_moves_for_those_who_want_no_motion(browser: Browser, demo: RunningDemo) -> None:
     with browser.new_context(reduced_motion="reduce") as context:
         page = context.new_page()
-        page.goto(demo.page)
+        visit(page, demo)
         page.get_by_role("button", name="Echo it").click()
         expect_lit(page, "finish")
         assert page.evaluate("document.getAnimations().length") == 0

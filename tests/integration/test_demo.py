@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.running_demo import MANAGE, PATIENCE, RunningDemo, Visitor, poll
+from tests.running_demo import MANAGE, PATIENCE, RunningDemo, Visitor, environment, poll
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,8 @@ def test_what_was_said_is_escaped_on_the_page(demo: RunningDemo, visitor: Visito
 
 def test_a_demo_on_a_port_that_is_taken_says_so_and_starts_nothing(demo: RunningDemo) -> None:
     port = str(urllib.parse.urlsplit(demo.page).port)
-    told = subprocess.run([sys.executable, MANAGE, "demo", "--port", port], capture_output=True, text=True)
+    command = [sys.executable, str(MANAGE), "demo", "--port", port]
+    told = subprocess.run(command, env=environment(), capture_output=True, text=True)
     assert told.returncode == 1
     assert told.stderr.strip() == f"CommandError: Port {port} is in use; choose another one, or 0 for any free one."
 

@@ -152,5 +152,4 @@ document.addEventListener("visibilitychange", () => {
   else poll();
 });
 setInterval(tick, TICK_MS);
-say("live", "Live");
 poll();
