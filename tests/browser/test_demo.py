@@ -50,7 +50,7 @@ def visit(page: Page, demo: RunningDemo) -> None:
 
 
 def expect_lit(page: Page, edge: str) -> None:
-    """Expect the diagram to light a move, as it does until the next answer of the server."""
+    """Expect the diagram to light a move, as it does for a moment."""
     expect(page.locator(f"[data-edge={edge}][data-lit]")).to_have_count(1, timeout=PATIENCE_MS)
 
 

@@ -2,6 +2,7 @@
 const POLL_MS = 1000;
 const SLOWEST_MS = 10000;
 const TICK_MS = 100;
+const LIT_MS = 1500;
 
 const live = document.getElementById("live");
 let serverNow = Number(document.body.dataset.now);
@@ -17,7 +18,7 @@ function morph(current, next) {
     if (current.getAttribute(name) !== value) current.setAttribute(name, value);
   }
   for (const { name } of [...current.attributes]) {
-    if (!next.hasAttribute(name)) current.removeAttribute(name);
+    if (!next.hasAttribute(name) && name !== "data-lit") current.removeAttribute(name);
   }
   if (isRenewed) current.dataset.renewed = "";
   // The text of a countdown is tick()'s.
@@ -69,6 +70,9 @@ function tick() {
     else if (element.dataset.lease) element.setAttribute("stroke-dasharray", `${left / element.dataset.lease} 1`);
     else element.textContent = `${left.toFixed(1)} s`;
   }
+  for (const edge of document.querySelectorAll("[data-lit]")) {
+    if (performance.now() > edge.dataset.lit) delete edge.dataset.lit;
+  }
 }
 
 // Which moves of the diagram a job has made between two answers; it may have made several.
@@ -93,8 +97,10 @@ function moves(was, job) {
 }
 
 function light(jobs) {
-  const lit = new Set(known ? jobs.flatMap((job) => moves(known.get(job.id), job)) : []);
-  for (const edge of document.querySelectorAll("[data-edge]")) edge.toggleAttribute("data-lit", lit.has(edge.dataset.edge));
+  const taken = new Set(known ? jobs.flatMap((job) => moves(known.get(job.id), job)) : []);
+  for (const edge of document.querySelectorAll("[data-edge]")) {
+    if (taken.has(edge.dataset.edge)) edge.dataset.lit = performance.now() + LIT_MS;
+  }
   known = new Map(jobs.map((job) => [job.id, job]));
 }
 
@@ -103,6 +109,7 @@ async function poll() {
     const response = await fetch(document.body.dataset.state, { signal: AbortSignal.timeout(5000) });
     if (!response.ok) throw new Error(response.statusText);
     const state = await response.json();
+    if (state.now && state.now < serverNow) return; // a later answer was faster
     setClock(state.now);
     Object.entries(state.parts).forEach(([name, source]) => show(name, source));
     if (state.now) light(state.jobs);
@@ -112,8 +119,9 @@ async function poll() {
   } catch {
     pause = Math.min(pause * 2, SLOWEST_MS);
     say("lost", "No answer from the server. Trying again.");
+  } finally {
+    schedule();
   }
-  schedule();
 }
 
 function schedule() {
