@@ -47,7 +47,7 @@ class Command(BaseCommand):
         self._terminal = Terminal()
         with ExitStack() as stack:
             server = self._serve(stack, backend)
-            worker = ("emq_worker", "--backend", backend, "--grace", _GRACE)
+            worker = ("emq_worker", "--autoreload", "--backend", backend, "--grace", _GRACE)
             site = ("runserver", *([addrport] if addrport else []))
             parts: dict[str, Valkey | DjangoProcess] = {"server": server} if server else {}
             parts["worker"] = self._start(stack, "worker", self.style.SUCCESS, *worker)

@@ -72,6 +72,7 @@ def _run(config: WorkerConfig) -> int:
 def _reload() -> int:
     if not settings.DEBUG:
         raise CommandError("--autoreload is for development: it needs DEBUG = True", returncode=_USAGE)
+    _require_tables()
     return Reloader([*get_child_arguments(), "--no-autoreload"]).run()
 
 
