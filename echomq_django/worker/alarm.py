@@ -22,9 +22,13 @@ class Alarm:
         self._sent = threading.Lock()
         self._sent.acquire()
 
+    @property
+    def may_ring(self) -> bool:
+        """Whether it has neither rung nor been silenced."""
+        return bool(self._chance)
+
     def ring(self) -> None:
         """Interrupt the handler, unless it has ended."""
-        self.due = inf
         if self._take_chance():
             self.rang = True
             _raise_in(self._thread, ctypes.py_object(SoftTimeLimit))
@@ -44,7 +48,7 @@ class Alarm:
 
 
 class Alarms:
-    """The alarms of one process, rung by one thread that the first of them starts."""
+    """The alarms of one process, rung by one thread that is there while it may be needed."""
 
     def __init__(self) -> None:
         self._set: dict[int, Alarm] = {}
@@ -78,9 +82,10 @@ class Alarms:
     def _serve(self) -> None:
         while True:
             with self._changed:
-                self._wakes_at = min((alarm.due for alarm in list(self._set.values())), default=inf)
-                pause = self._wakes_at - time.monotonic()
-                self._changed.wait(min(pause, threading.TIMEOUT_MAX))
+                self._wakes_at = min((alarm.due for alarm in list(self._set.values()) if alarm.may_ring), default=-inf)
+                if self._wakes_at == -inf:
+                    return  # the next alarm starts another
+                self._changed.wait(self._wakes_at - time.monotonic())
             for alarm in list(self._set.values()):
                 if alarm.due <= time.monotonic():
                     alarm.ring()

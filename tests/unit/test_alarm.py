@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any
@@ -16,10 +16,17 @@ from echomq_django.worker.alarm import Alarm, Alarms
 LONG = 60.0
 
 
-@pytest.fixture(scope="module")
-def alarms() -> Alarms:
-    """Alarms whose thread ends with the test run."""
-    return Alarms()
+@pytest.fixture
+def alarms() -> Iterator[Alarms]:
+    """Alarms whose thread ends with the test: it does so when it wakes and no alarm is set."""
+    alarms = Alarms()
+    yield alarms
+    with suppress(SoftTimeLimit):
+        alarms.run(0.001, spin, noted([]))
+    deadline = time.monotonic() + LONG
+    while any(one.name == "emq-alarms" for one in threading.enumerate()):
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
 
 
 def spin() -> None:
@@ -47,6 +54,14 @@ def test_a_function_that_ends_in_time_gives_its_value_and_leaves_nothing_behind(
     assert alarms.run(LONG, lambda: 5, noted(calls)) == 5
 
     assert (calls, alarms._set) == ([], {})
+
+
+def test_a_thread_is_there_again_for_an_alarm_after_a_pause(alarms: Alarms) -> None:
+    for _ in range(3):
+        with pytest.raises(SoftTimeLimit):
+            alarms.run(0.001, spin, noted([]))
+        while any(one.name == "emq-alarms" for one in threading.enumerate()):
+            time.sleep(0.001)
 
 
 def test_the_error_of_a_function_that_ends_in_time_comes_through(alarms: Alarms) -> None:
@@ -127,7 +142,7 @@ def test_an_exception_never_comes_after_the_function_whenever_it_is_sent() -> No
     ringer = threading.Thread(target=lambda: deque(map(Alarm.ring, iter(to_ring.get, None))))
     ringer.start()
     outcomes = set()
-    for turn in range(5000):
+    for turn in range(1000):
         alarm, ended = Alarm(due=0), True
         try:
             try:
