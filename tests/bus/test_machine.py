@@ -1,6 +1,6 @@
 """Thousands of random lives: after each move the server must show what a small model in Python says.
 
-EMQ_MACHINE names how long: `quick` (some 30 seconds), `ci` (minutes) or `deep` (an hour).
+EMQ_MACHINE names how long: `quick` (some 20 seconds), `ci` (minutes) or `deep` (an hour).
 """
 
 import faulthandler
@@ -31,7 +31,7 @@ from tests.bus.scenes import FAILURE, OBSTACLE, SOON, W1, W2
 from tests.bus.view import view
 from tests.invariants import check
 
-PROFILES = {"quick": (200, 50), "ci": (500, 60), "deep": (5000, 100)}
+PROFILES = {"quick": (150, 50), "ci": (500, 60), "deep": (5000, 100)}
 for name, (examples, steps) in PROFILES.items():
     settings.register_profile(
         f"machine-{name}",

@@ -235,6 +235,23 @@ def test_a_parked_job_that_the_server_has_all_the_same_is_cancelled_there(outage
     assert (state_of(job), claimed(queue)) == ("cancelled", [])
 
 
+def test_a_worker_that_claims_all_the_time_never_gets_a_job_that_was_cancelled(outage: Any, queue: Queue) -> None:
+    called_off, got, over = [parked(queue) for _ in range(100)], list[str](), threading.Event()
+
+    def work() -> None:
+        while not over.is_set():
+            got.extend(claimed(queue))
+
+    with outage():
+        assert all(map(cancel, called_off))
+    worker = threading.Thread(target=work)
+    worker.start()
+    assert outbox.relay(get_bus()) == 100
+    over.set()
+    worker.join(10)
+    assert got == []
+
+
 @pytest.mark.parametrize("extras", [{"unique": {"key": "k", "mode": "debounce"}}, {"expires": 60_000}, None], ids=str)
 def test_a_cancelled_job_changes_no_job_that_has_its_unique_key(queue: Queue, extras: Any) -> None:
     [winner] = scenes.enqueued(queue, body=b"t\0default\0\0\0winner", extras=extras)
