@@ -109,6 +109,16 @@ def test_an_interval_is_the_same_time_on_each_day(settings: Settings, zone: str)
     assert slots == [start + n * timedelta(minutes=20) for n in range(18)]
 
 
+def test_a_moment_that_the_clocks_show_twice_is_the_second_one_once_that_has_come(settings: Settings) -> None:
+    settings.USE_TZ, settings.TIME_ZONE = False, "Europe/Berlin"
+    shown, first = datetime(2026, 10, 25, 2, 30), datetime(2026, 10, 25, 0, 30, tzinfo=UTC)
+    second = first + timedelta(hours=1)
+
+    assert stored(first) == stored(second) == shown
+    assert instant(shown, second - timedelta(seconds=1)) == first
+    assert instant(shown, second) == second
+
+
 def test_the_zone_is_that_of_the_schedule_or_of_django_q2_or_of_the_project(settings: Settings) -> None:
     settings.TIME_ZONE = "Asia/Tokyo"
     assert zone_of(None).key == "Asia/Tokyo"

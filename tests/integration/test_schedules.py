@@ -496,7 +496,7 @@ def test_a_slot_that_a_cluster_took_and_did_not_push_is_fired_by_a_keeper_all_th
     keeper.turn()
 
     until(lambda: datetime.now(UTC) > soon)
-    taken = due(row, next_run=soon + timedelta(minutes=1))
+    taken = due(row, next_run=soon + timedelta(seconds=3))
     keeper.turn()
 
     assert datetime.fromisoformat(last_slots(queue)["r"]) - soon < timedelta(milliseconds=1)
