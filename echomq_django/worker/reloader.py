@@ -73,9 +73,10 @@ class Reloader:
         return dict(self._watch.snapshot_files())
 
     def _stop(self, *_: Any) -> None:
-        # HUP never forces a stop: the worker may have heard of the first signal itself.
-        if self._worker is not None:
-            self._worker.send_signal(signal.SIGTERM if self._stopping else signal.SIGHUP)
+        # The worker may hear the same signals itself, so one may not count twice: HUP does not count, these two do.
+        for number in (signal.SIGINT, signal.SIGTERM) if self._stopping else (signal.SIGHUP,):
+            if self._worker is not None:
+                self._worker.send_signal(number)
         self._stopping = True
 
 

@@ -53,6 +53,7 @@ class Supervisor:
         self._spawn_at = 0.0
         self._keeper_at = 0.0
         self._stop_at: float | None = None  # when the grace ends
+        self._asked = False
         self._short_lives = 0
         self._handed_back = 0
         self._suspects = False
@@ -85,7 +86,7 @@ class Supervisor:
             os.set_blocking(end, False)
         signal.set_wakeup_fd(self._wakeup[1], warn_on_full_buffer=False)
         for number in STOP_SIGNALS:
-            signal.signal(number, lambda number, _: self._stop(force=number != signal.SIGHUP))
+            signal.signal(number, lambda number, _: self._asked_to_stop(number))
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
     def _serve_leases(self) -> None:
@@ -181,15 +182,20 @@ class Supervisor:
             logger.error("%d processes in a row died at their start: giving up", self._short_lives)
             self._stop()
 
-    def _stop(self, *, force: bool = True) -> None:
-        """The first time: finish what runs within the grace. The second time, with `force`: hand it back now."""
+    def _asked_to_stop(self, number: int) -> None:
+        """The first time: finish what runs within the grace. The second time: hand it back now. HUP does not count."""
+        if number == signal.SIGHUP or not self._asked:
+            self._stop()
+        else:
+            self._stop_at = boottime()
+        self._asked = self._asked or number != signal.SIGHUP
+
+    def _stop(self) -> None:
         if self._stop_at is None:
             self._stop_at = boottime() + self._config.grace
             logger.info("stopping: %s s for the jobs that run", self._config.grace)
             for process in self._of("child") + self._of("alone"):
                 process.say(STOP)
-        elif force:
-            self._stop_at = boottime()
 
     def _enforce_grace(self) -> None:
         if self._stop_at is not None and boottime() >= self._stop_at:

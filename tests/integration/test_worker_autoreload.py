@@ -21,7 +21,7 @@ from tests.chaos.waiting import until
 pytest_plugins = ["tests.chaos.fixtures"]
 pytestmark = pytest.mark.parametrize("lease", [60.0])
 
-USAGE = 2
+USAGE, FORCED = 2, 3
 
 SETTINGS = """
 from tests.chaos.settings import *
@@ -161,6 +161,21 @@ def test_a_stop_lets_the_running_job_finish(
 
     assert worker.exit_code() == 0
     assert result(queue, running) == (1, "first")
+
+
+def test_the_second_request_to_stop_hands_what_runs_back_at_once(
+    queue: Queue, project: Project, bake: Callable[[], str]
+) -> None:
+    running = bake()
+    worker = project.start("--grace", "600")
+    until(lambda: ledger.starts(running))
+
+    worker.tell(signal.SIGTERM)
+    worker.logged("stopping")
+    worker.tell(signal.SIGTERM)
+
+    assert worker.exit_code() == FORCED
+    assert seen.is_in(queue, running, State.PENDING)
 
 
 def test_a_worker_with_nothing_left_to_do_leaves(
