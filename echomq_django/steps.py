@@ -78,8 +78,8 @@ def next_job(
     It takes over the `headers` of the job before it, and middleware may change them.
     """
     step, rest = Step.from_data(chain[0], alias), chain[1:]
-    # A task that has become unique since: the chain would end in the job that it is merged into.
-    task = replace(step.task, options=replace(step.task.options, unique=UNSET))
     args, kwargs = [value, *step.args], step.kwargs
-    plan, headers = make_plan(task, load(alias)), headers_of(alias, task, args, kwargs, headers)
-    return task, plan, plan.job(args, kwargs, encode(args, kwargs), headers=headers, chain=rest)
+    # A task may have become unique since: the chain would end in the job that it is merged into.
+    plan = replace(make_plan(step.task, load(alias)), unique=UNSET)
+    headers = headers_of(alias, step.task, args, kwargs, headers)
+    return step.task, plan, plan.job(args, kwargs, encode(args, kwargs), headers=headers, chain=rest)

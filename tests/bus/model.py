@@ -184,10 +184,10 @@ class Model:
 
     def hasten(self, ms: int) -> int:
         """Bring what waits for a time forward."""
-        waiting = [row for row in self.rows.values() if row.state is State.SCHEDULED]
-        for row in waiting:
+        rows = [row for row in self.rows.values() if row.state is State.SCHEDULED and row.job_id not in self.waiting]
+        for row in rows:
             row.order, row.enqueued_at = row.order - ms, row.enqueued_at - ms
-        return len(waiting)
+        return len(rows)
 
     def forget(self, death: Row) -> bool:
         """Drop a death that the database has."""

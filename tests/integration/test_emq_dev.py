@@ -113,7 +113,7 @@ def status_of(url: str) -> int:
 
 def test_one_command_serves_the_page_runs_jobs_and_keeps_those_that_wait(own_server: Path, free_port: int) -> None:
     with Development(own_server, str(free_port)) as development:
-        development.read_until("Starting development server")
+        development.read_until("development server at")
         poll(lambda: status_of(f"http://127.0.0.1:{free_port}/"), lambda status: status == 200)
         shell(own_server, code("# in a view"))
         development.read_until("worker | receipt for order 7 of user 1")

@@ -93,9 +93,8 @@ PYTEST = ["-m", "pytest", "-p", "no:cacheprovider", "-p", "no:valkey", "-q", "--
 
 
 def pytest_of_the_project(run: Run, *options: str, **environment: str) -> str:
-    """Run pytest with the plugin, whether or not this installation knows its entry point already."""
-    plugin = ["-p", "echomq_django.pytest_plugin"]
-    done = run(*PYTEST, *plugin, *options, **environment)
+    """Run pytest, which finds the plugin by its entry point."""
+    done = run(*PYTEST, *options, **environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -116,6 +115,6 @@ def test_the_plugin_costs_nothing_where_nobody_asks_for_its_fixtures(run: Run, t
     test = "import sys\n\ndef test_nothing_is_loaded():\n    assert not {'django', 'redis'} & sys.modules.keys()\n"
     (tmp_path / "test_plain.py").write_text(test)
     options = ["-p", "no:django", "-p", "no:cacheprovider", "-p", "no:valkey", "-p", "no:randomly", "-q"]
-    done = run("-m", "pytest", "-p", "echomq_django.pytest_plugin", *options, "test_plain.py")
+    done = run("-m", "pytest", *options, "test_plain.py")
 
     assert done.returncode == 0, done.stdout + done.stderr

@@ -10,6 +10,7 @@ from echomq_django import step, task
 from echomq_django.bus.message import Message
 from echomq_django.exceptions import InvalidArguments, InvalidOption
 from echomq_django.steps import next_job
+from echomq_django.tasks import resolve
 
 
 @task
@@ -56,10 +57,13 @@ def test_the_rest_of_the_chain_goes_along() -> None:
 
 
 def test_a_task_that_has_become_unique_since_ends_no_chain(monkeypatch: pytest.MonkeyPatch) -> None:
-    waiting = step(second)
+    chain = [step(second).to_data()]
+    resolve.cache_clear()
     monkeypatch.setitem(globals(), "second", second.using(unique="done"))
+    assert resolve(second.module_path).options.unique == "done"
 
-    _, job, _ = job_after(waiting, 1)
+    _, _, job = next_job(chain, 1, "default", {})
+    resolve.cache_clear()
 
     assert job.extras is None
 
