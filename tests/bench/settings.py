@@ -1,0 +1,23 @@
+"""Settings of the benchmarks: the defaults of a new project, with logger `django.tasks` at WARNING as in production."""
+
+import os
+
+import django
+
+SECRET_KEY = "only for benchmarks"
+USE_TZ = True
+INSTALLED_APPS = ["django.contrib.contenttypes", "django.contrib.auth", "django_q", "echomq_django", "tests.bench"]
+if django.VERSION < (6,):
+    INSTALLED_APPS.append("django_tasks")
+DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": os.environ["EMQ_BENCH_DATABASE"]}}
+CACHES = {
+    "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},
+    "emq": {"BACKEND": "echomq_django.cache.BusCache", "LOCATION": os.environ["EMQ_BENCH_REDIS_URL"]},
+}
+TASKS = {"default": {"BACKEND": "echomq_django.backend.EchoMQBackend", "QUEUES": ["default"], "OPTIONS": {}}}
+Q_CLUSTER = {"orm": "default"}
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "loggers": {"django.tasks": {"level": "WARNING"}, "django_tasks": {"level": "WARNING"}},
+}
