@@ -2,6 +2,7 @@
 
 import logging
 import os
+import sys
 from collections.abc import Sequence
 
 from echomq_django.bus import jobs

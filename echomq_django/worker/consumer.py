@@ -22,6 +22,7 @@ logger = logging.getLogger("echomq_django.worker")
 
 _INVENTORY_S = 10.0  # how often a child asks the server what it holds
 _IDLE_S = 2.0  # a lost wake-up costs no more than this
+_HELD_BACK_S = 0.02  # an end is told no later than this, whatever else runs
 _STUCK_S = 0.25  # a job that waits longer for a thread could run elsewhere
 _VERBS: dict[type, Callable[..., list[Verdict]]] = {
     Completion: jobs.complete,
@@ -159,7 +160,7 @@ class Consumer:
 
     def _prepare_to_wait(self) -> float:
         """Promote what is due, start to wait for work, and return the seconds until something else is to be done."""
-        longest = _STUCK_S if self._hands.waiting else _IDLE_S
+        longest = _HELD_BACK_S if self._hands.waiting else _IDLE_S
         if self.stopping or self._source.suspects or self._room <= 0:
             return longest
         if not self._wakeups.armed:
@@ -214,7 +215,10 @@ class Consumer:
 
     @property
     def _room(self) -> int:
-        return self._hands.threads + self._prefetch.reserve - len(self._hands)
+        """How many jobs to claim now: what fits into the hand, but no small portions while others wait in it."""
+        most = self._hands.threads + self._prefetch.reserve
+        room = most - len(self._hands)
+        return room if 2 * room >= most or not self._hands.waiting else 0
 
 
 def _without_result(ended: Ended) -> object:

@@ -5,12 +5,12 @@ import logging
 from collections.abc import Callable, Coroutine
 from contextvars import Context
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from inspect import iscoroutinefunction
 from typing import Any
 
 from asgiref.sync import sync_to_async
-from django.db import connections, reset_queries
+from django.db import connections
 from django.dispatch import Signal
 
 from echomq_django import exceptions, results
@@ -19,11 +19,12 @@ from echomq_django.bus.jobs import Completion, Death, Release, Retry
 from echomq_django.bus.message import Message
 from echomq_django.bus.queue import Queue
 from echomq_django.bus.row import Done, Row
+from echomq_django.conf import QueueSettings, load
 from echomq_django.connection import get_bus
 from echomq_django.context import make_context
 from echomq_django.exceptions import BusError, BusUnavailable, UnresolvableTask
 from echomq_django.framework import task_backends, task_finished, task_started
-from echomq_django.middleware import Passage, wrapped
+from echomq_django.middleware import Passage, stack, wrapped
 from echomq_django.payload import decode
 from echomq_django.results import TaskResult
 from echomq_django.signals import somebody_listens
@@ -32,6 +33,7 @@ from echomq_django.tasks import UNSET, Task, TaskOptions, resolve
 from echomq_django.worker.alarm import Alarms, within
 from echomq_django.worker.backoff import Backoff, delay_ms
 from echomq_django.worker.board import boottime
+from echomq_django.worker.database import tend_connections
 from echomq_django.worker.failure import describe, log_error, without_locals
 from echomq_django.worker.hands import End, Ended, Held
 from echomq_django.worker.loop import Loop
@@ -39,6 +41,9 @@ from echomq_django.worker.loop import Loop
 logger = logging.getLogger("echomq_django.worker")
 
 MAX_RESULT_BYTES = 512 * 1024
+_encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
+_is_coroutine_function = cache(iscoroutinefunction)
+
 RunCoroutine = Callable[[Coroutine[Any, Any, Any]], Any]
 
 _UNKNOWN = "unknown task"
@@ -54,6 +59,7 @@ class Job:
     message: Message
     task: Task[..., Any]
     options: TaskOptions
+    defaults: QueueSettings
     args: list[Any]
     kwargs: dict[str, Any]
     chain: list[Any]
@@ -64,6 +70,11 @@ class Job:
     def passage(self) -> Passage:
         """What middleware sees of the job."""
         return Passage(self.task, self.args, self.kwargs, self.message.headers, self.row.job_id, self.row.attempts)
+
+    def setting(self, name: str) -> Any:
+        """Return what holds for the job: what its task or call says, else what its queue does."""
+        value = getattr(self.options, name)
+        return getattr(self.defaults, name) if value is UNSET else value
 
     @property
     def result(self) -> TaskResult[Any, Any]:
@@ -89,6 +100,7 @@ class Executor:
         tend: Callable[[], None] | None = None,
     ) -> None:
         self._alias, self._holder = alias, holder
+        self._settings = load(alias)
         self._run_coroutine = run_coroutine or Loop().run
         self._tend = tend or tend_connections
         self._alarms = Alarms()
@@ -113,7 +125,7 @@ class Executor:
             logger.error("job %s can't be run: %s", held.row.job_id, error)
             return Ended(held, Death(held.row.job_id, held.row.token, describe("unrunnable", error), failures=0))
         try:
-            job.value = Context().run(wrapped, self._alias, job.passage, partial(self._call, job))
+            job.value = Context().run(self._pass, job)
             end = self._completed(job)
         except BaseException as error:  # a handler must not end the thread, whatever it raises
             end = self._failed(job, error)
@@ -142,7 +154,14 @@ class Executor:
         args, kwargs = decode(message.payload)
         chain = message.options.pop("chain", [])
         message.options.pop("redact", None)  # the business of those who show jobs
-        return Job(held.row, held.queue, message, task, task.options.merged(message.options), args, kwargs, chain)
+        options, defaults = task.options.merged(message.options), self._settings.for_queue(held.queue.name)
+        return Job(held.row, held.queue, message, task, options, defaults, args, kwargs, chain)
+
+    def _pass(self, job: Job) -> Any:
+        """Call the handler, inside the middleware if there is any."""
+        if not stack(self._alias):
+            return self._call(job)
+        return wrapped(self._alias, job.passage, partial(self._call, job))
 
     def _call(self, job: Job) -> Any:
         task, args = job.task, job.args
@@ -151,8 +170,8 @@ class Executor:
             self._send(task_started, result)
         if task.takes_context and result is not None:
             args = [make_context(result, job.row, job.queue), *args]
-        limit = self._setting(job, "soft_time_limit")
-        if iscoroutinefunction(task.func):
+        limit = job.setting("soft_time_limit")
+        if _is_coroutine_function(task.func):
             return self._run_coroutine(self._call_async(partial(task.func, *args, **job.kwargs), limit))
         self._tend()
         try:
@@ -169,7 +188,7 @@ class Executor:
 
     def _completed(self, job: Job) -> End:
         value = _to_json(job)
-        ttl = self._setting(job, "result_ttl")
+        ttl = job.setting("result_ttl")
         # A push that was parked may be said twice: its trace outlives the second time.
         ttl_ms = max(round(ttl * 1000), 3_600_000) if job.row.via_outbox else round(ttl * 1000)
         result = Done.pack_result(job.message.task, self._holder, value)
@@ -183,7 +202,7 @@ class Executor:
         return successor.parcel(plan.queue)
 
     def _failed(self, job: Job, error: BaseException) -> End:
-        row, failures, most = job.row, job.row.failures + 1, self._setting(job, "max_failures")
+        row, failures, most = job.row, job.row.failures + 1, job.setting("max_failures")
         failure = describe("discarded" if isinstance(error, exceptions.Discard) else "failed", error)
         what = f"job {row.job_id} ({job.message.task}) failed, {failures} of {most}"
         if failures >= most or not _may_retry(job.options, error):
@@ -194,10 +213,6 @@ class Executor:
         text = "".join(c if c.isprintable() else " " for c in failure.message[:200])
         logger.warning("%s: %s: %s; again in %.1f s", what, type(error).__name__, text, delay / 1000)
         return Retry(row.job_id, row.token, delay, failure)
-
-    def _setting(self, job: Job, name: str) -> Any:
-        value = getattr(job.options, name)
-        return getattr(get_bus(self._alias).settings.for_queue(job.queue.name), name) if value is UNSET else value
 
     def _renewal_problem(self, held: Held) -> str:
         """Renew what this process holds; returns why a job may not start all the same, or nothing."""
@@ -222,23 +237,12 @@ class Executor:
                 logger.error("a receiver of a task signal failed: %r", receiver, exc_info=error)
 
 
-def tend_connections() -> None:
-    """Give this thread's database connections the care that a request gets: no broken or half-used one stays."""
-    reset_queries()
-    for connection in connections.all(initialized_only=True):
-        if connection.connection is not None:
-            if connection.in_atomic_block:
-                # A handler left a transaction open: nobody knows what is in it, and Django keeps such a wrapper so.
-                connection.close()
-                del connections[connection.alias]
-            else:
-                connection.close_if_unusable_or_obsolete()
-
-
 def _to_json(job: Job) -> bytes:
     """Return the value as JSON, or nothing if it can't be stored: the job has run and must not run again for that."""
+    if job.value is None:
+        return b"null"
     try:
-        value = json.dumps(job.value, allow_nan=False, separators=(",", ":")).encode()
+        value = _encode(job.value).encode()
     except Exception as error:  # a value may raise anything while it is read
         logger.error("job %s (%s): result not stored, it is no JSON: %s", job.row.job_id, job.message.task, error)
         return b""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from queue import Empty, SimpleQueue
 
 from echomq_django.bus.jobs import Completion, Death, Release, Retry
 from echomq_django.bus.queue import Queue
@@ -48,8 +49,8 @@ class Hands:
 
     `start` is called once for each of them, with what it is to do until `close()`.
 
-    `fileno()` becomes readable when a job has ended, so that the claiming thread can wait for that and for the server
-    at once.
+    `fileno()` becomes readable when a job has ended and none waits, or half of those that waited have ended: so that the
+    claiming thread can wait for that and for the server at once, and is not woken for each job of a full hand.
     """
 
     def __init__(self, board: Board, run: Callable[[Held], Ended], start: Starter = start_thread) -> None:
@@ -57,7 +58,8 @@ class Hands:
         self._waiting: deque[Held | None] = deque()
         self._ended: deque[Ended] = deque()
         self._held: set[Held] = set()
-        self._work = threading.Semaphore(0)
+        self._work: SimpleQueue[None] = SimpleQueue()  # one permit for each that waits
+        self._poked = False
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._reader, False)
         os.set_blocking(self._writer, False)
@@ -92,12 +94,14 @@ class Hands:
         self._held.update(jobs)
         self._note_leases()
         self._waiting.extend(jobs)
-        self._work.release(len(jobs))
+        for _ in jobs:
+            self._work.put(None)
 
     def ended(self) -> list[Ended]:
         """Return the jobs that ended since the last call."""
         with suppress(BlockingIOError):
             os.read(self._reader, 4096)
+        self._poked = False  # before the list is read: what ends after that pokes again
         ended = [self._ended.popleft() for _ in range(len(self._ended))]
         self._held.difference_update(one.held for one in ended)
         self._note_leases()
@@ -107,20 +111,23 @@ class Hands:
         """Take back the jobs that have waited for a thread for more than so many seconds."""
         late: list[Held] = []
         before = boottime() - older_than
-        while self._work.acquire(blocking=False):
-            held = self._waiting.popleft()
-            if held is None or held.claimed_at > before:
-                self._waiting.appendleft(held)
-                self._work.release()
-                break
-            late.append(held)
+        with suppress(Empty):
+            while True:
+                self._work.get_nowait()
+                held = self._waiting.popleft()
+                if held is None or held.claimed_at > before:
+                    self._waiting.appendleft(held)
+                    self._work.put(None)
+                    break
+                late.append(held)
         self._held.difference_update(late)
         return late
 
     def close(self) -> None:
         """Let each thread end after the job that it runs; nothing may wait."""
         self._waiting.extend([None] * self._board.threads)
-        self._work.release(self._board.threads)
+        for _ in range(self._board.threads):
+            self._work.put(None)
 
     def fileno(self) -> int:
         """Return the descriptor that becomes readable when a job has ended or `poke()` was called."""
@@ -139,10 +146,12 @@ class Hands:
             ended.seconds = boottime() - started_at
             self._board.end(thread)
             self._ended.append(ended)
-            self.poke()
+            if not self._poked and len(self._ended) >= len(self._waiting):
+                self._poked = True
+                self.poke()
 
     def _next(self) -> Held | None:
-        self._work.acquire()
+        self._work.get()
         return self._waiting.popleft()
 
     def _note_leases(self) -> None:

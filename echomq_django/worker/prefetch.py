@@ -1,7 +1,7 @@
 """How many jobs a child may hold beyond those that run."""
 
 _HORIZON_S = 0.02  # a job that waits longer than this in a hand could run elsewhere
-_MOST = 100
+_MOST = 200
 _SMOOTHING = 0.2
 
 

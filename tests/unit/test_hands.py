@@ -134,6 +134,20 @@ def test_only_jobs_that_have_waited_for_long_are_taken_back(hands: Hands, runner
     assert runner.began[-1] == young.row.job_id
 
 
+def test_a_full_hand_wakes_nobody_before_half_of_what_waited_has_ended(hands: Hands, runner: Runner) -> None:
+    hands.add([held() for _ in range(8)])
+
+    for ended in range(1, 4):
+        runner.finish()
+        wait_for(lambda count=ended: len(runner.began) == 2 + count)
+    assert not select.select([hands], [], [], 0)[0]
+
+    runner.finish()
+    assert len(ends(hands)) == 4
+    runner.finish(4)
+    wait_for(lambda: hands.ended() is not None and len(hands) == 0)
+
+
 def test_a_poke_wakes_whoever_waits_for_an_end(hands: Hands) -> None:
     assert not select.select([hands], [], [], 0)[0]
     hands.poke()
