@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Coroutine, Sequence
+from contextvars import Context
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -79,7 +80,8 @@ class _OwnHands:
         return []
 
     def add(self, jobs: Sequence[Held]) -> None:
-        self._ended += map(self._executor.run, jobs)
+        for held in jobs:
+            self._executor.run(held, self._ended.append)
 
     def ended(self) -> list[Ended]:
         ended, self._ended = self._ended, []
@@ -87,6 +89,19 @@ class _OwnHands:
 
     def take_back(self, older_than: float = 0.0) -> list[Held]:
         return []
+
+
+class _OwnLoop:
+    """Runs coroutines so that what they call with `sync_to_async` runs in this thread too."""
+
+    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        async def run() -> Any:
+            return await coroutine
+
+        return async_to_sync(run)()
+
+    def start(self, coroutine: Coroutine[Any, Any, None], context: Context) -> None:
+        context.run(self.run, coroutine)
 
 
 class _Drain:
@@ -99,7 +114,7 @@ class _Drain:
         self._runs = 0
         self._error: BaseException | None = None
         holder = f"drain:{os.getpid()}"
-        self._executor = Executor(bus.settings.alias, holder, run_coroutine=_run_here, tend=_leave_alone)
+        self._executor = Executor(bus.settings.alias, holder, loop=_OwnLoop(), tends=False)
         hands: Any = _OwnHands(self._executor)
         rota = Rota([1] * len(self._queues))
         self._consumer = Consumer(Source(self._queues, holder), rota, hands, Prefetch(0), self._note)
@@ -158,16 +173,3 @@ class _Drain:
 
     def _is_to_be_raised(self, error: BaseException) -> bool:
         return isinstance(error, KeyboardInterrupt) or (self._raises and not isinstance(error, _ANSWERS))
-
-
-def _run_here(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine so that what it calls with `sync_to_async` runs in this thread too."""
-
-    async def run() -> Any:
-        return await coroutine
-
-    return async_to_sync(run)()
-
-
-def _leave_alone() -> None:
-    """Keep the connections as they are: they belong to the test, and so does their transaction."""

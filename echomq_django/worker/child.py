@@ -2,7 +2,6 @@
 
 import logging
 import os
-import sys
 from collections.abc import Sequence
 
 from echomq_django.bus import jobs

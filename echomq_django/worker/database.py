@@ -3,6 +3,7 @@
 import threading
 from typing import Any
 
+from asgiref.sync import sync_to_async
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
@@ -16,9 +17,11 @@ class _Opened(threading.local):
 
 
 _opened = _Opened()
+_threads: set[int] = set()  # those that have opened some
 
 
 def _note(*, connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
+    _threads.add(threading.get_ident())
     if not any(one is connection for one in _opened.connections):
         _opened.connections.append(connection)
 
@@ -39,3 +42,19 @@ def tend_connections() -> None:
         connection.close_if_unusable_or_obsolete()
         if connection.connection is None:
             _opened.connections.remove(connection)
+    if not _opened.connections:
+        _threads.discard(threading.get_ident())
+
+
+class CoroutineConnections:
+    """The connections of the one thread on which coroutines run what is not asynchronous."""
+
+    def __init__(self) -> None:
+        self._thread: int | None = None
+
+    async def tend(self) -> None:
+        """Do as `tend_connections()`, without a visit to that thread if it has opened none."""
+        if self._thread is None:
+            self._thread = await sync_to_async(threading.get_ident)()
+        if self._thread in _threads:
+            await sync_to_async(tend_connections)()

@@ -2,14 +2,14 @@
 
 import json
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from contextvars import Context
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from inspect import iscoroutinefunction
-from typing import Any
+from typing import Any, Protocol
 
-from asgiref.sync import sync_to_async
 from django.db import connections
 from django.dispatch import Signal
 
@@ -33,7 +33,7 @@ from echomq_django.tasks import UNSET, Task, TaskOptions, resolve
 from echomq_django.worker.alarm import Alarms, within
 from echomq_django.worker.backoff import Backoff, delay_ms
 from echomq_django.worker.board import boottime
-from echomq_django.worker.database import tend_connections
+from echomq_django.worker.database import CoroutineConnections, tend_connections
 from echomq_django.worker.failure import describe, log_error, without_locals
 from echomq_django.worker.hands import End, Ended, Held
 from echomq_django.worker.loop import Loop
@@ -43,8 +43,6 @@ logger = logging.getLogger("echomq_django.worker")
 MAX_RESULT_BYTES = 512 * 1024
 _encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 _is_coroutine_function = cache(iscoroutinefunction)
-
-RunCoroutine = Callable[[Coroutine[Any, Any, Any]], Any]
 
 _UNKNOWN = "unknown task"
 _UNKNOWN_DELAY_MS, _UNKNOWN_MS = 30_000, 3_600_000  # an hour for the deploy that brings the task
@@ -85,35 +83,42 @@ class Job:
         return result
 
 
-class Executor:
-    """Runs jobs on the thread that calls it; coroutines on the one event loop of the process.
+class Coroutines(Protocol):
+    """Where coroutines run."""
 
-    `tend` takes care of the database connections of a thread before and after each job.
+    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """Run one in the caller's context, and return its value or raise its error."""
+
+    def start(self, coroutine: Coroutine[Any, Any, None], context: Context) -> None:
+        """Run one that never raises."""
+
+
+class Executor:
+    """Runs jobs on the thread that calls it, and coroutines on the one event loop of the process.
+
+    `tends`: the database connections get, before and after each job, the care that a request gives them.
     """
 
-    def __init__(
-        self,
-        alias: str,
-        holder: str,
-        *,
-        run_coroutine: RunCoroutine | None = None,
-        tend: Callable[[], None] | None = None,
-    ) -> None:
-        self._alias, self._holder = alias, holder
+    def __init__(self, alias: str, holder: str, *, loop: Coroutines | None = None, tends: bool = True) -> None:
+        self._alias, self._holder, self._tends = alias, holder, tends
         self._settings = load(alias)
-        self._run_coroutine = run_coroutine or Loop().run
-        self._tend = tend or tend_connections
+        self._loop = loop or Loop()
+        self._of_coroutines = CoroutineConnections()
         self._alarms = Alarms()
 
-    def run(self, held: Held) -> Ended:
-        """Run a job and return how it ended; never raises, for nobody else would ever let go of the job."""
-        try:
-            return self._run(held)
-        except BaseException:
-            logger.exception("job %s is handed back: the worker itself failed", held.row.job_id)
-            return Ended(held, Release(held.row.job_id, held.row.token, _UNKNOWN_DELAY_MS))
+    def run(self, held: Held, done: Callable[[Ended], None]) -> None:
+        """Run a job and tell `done` how it ended: a coroutine does so later, on the thread of its loop.
 
-    def _run(self, held: Held) -> Ended:
+        Never raises, and always tells, for nobody else would ever let go of the job.
+        """
+        try:
+            ended = self._run(held, done)
+        except BaseException:
+            ended = _failed_itself(held)
+        if ended is not None:
+            done(ended)
+
+    def _run(self, held: Held, done: Callable[[Ended], None]) -> Ended | None:
         if boottime() >= held.renewed_until and (problem := self._renewal_problem(held)):
             logger.warning("job %s does not start here: %s", held.row.job_id, problem)
             return Ended(held, Release(held.row.job_id, held.row.token))
@@ -124,12 +129,37 @@ class Executor:
         except Exception as error:
             logger.error("job %s can't be run: %s", held.row.job_id, error)
             return Ended(held, Death(held.row.job_id, held.row.token, describe("unrunnable", error), failures=0))
+        context = Context()
         try:
-            job.value = Context().run(self._pass, job)
-            end = self._completed(job)
+            if _is_coroutine_function(job.task.func) and not stack(self._alias):
+                self._loop.start(self._run_coroutine(held, job, context.run(self._begin, job), done), context)
+                return None
+            job.value = context.run(self._pass, job)
         except BaseException as error:  # a handler must not end the thread, whatever it raises
-            end = self._failed(job, error)
-            job.error = without_locals(error)
+            job.error = error
+        return self._ended(held, job)
+
+    async def _run_coroutine(
+        self, held: Held, job: Job, handler: Callable[[], Coroutine[Any, Any, Any]], done: Callable[[Ended], None]
+    ) -> None:
+        try:
+            job.value = await self._call_async(handler, job)
+        except BaseException as error:
+            job.error = error
+        try:
+            ended = self._ended(held, job)
+        except BaseException:
+            ended = _failed_itself(held)
+        done(ended)
+
+    def _ended(self, held: Held, job: Job) -> Ended:
+        if job.error is None:
+            try:
+                return Ended(held, self._completed(job), job)
+            except BaseException as error:  # such as a step that can't follow any more
+                job.error = error
+        end = self._failed(job, job.error)
+        job.error = without_locals(job.error)
         return Ended(held, end, job)
 
     def announce(self, ended: Ended) -> None:
@@ -144,9 +174,8 @@ class Executor:
             results.succeeded(result, job.value)
         else:
             results.failed(result, job.error)
-        self._tend()
-        self._send(task_finished, result)
-        self._tend()
+        with self._tended():
+            self._send(task_finished, result)
 
     def _read(self, held: Held) -> Job:
         message = Message.unpack(held.row.body)
@@ -164,27 +193,40 @@ class Executor:
         return wrapped(self._alias, job.passage, partial(self._call, job))
 
     def _call(self, job: Job) -> Any:
+        handler, limit = self._begin(job), job.setting("soft_time_limit")
+        if _is_coroutine_function(job.task.func):
+            return self._loop.run(self._call_async(handler, job))
+        with self._tended():
+            if limit is None:
+                return handler()
+            return self._alarms.run(limit, handler, partial(self._drop_connections, job.queue))
+
+    async def _call_async(self, handler: Callable[[], Coroutine[Any, Any, Any]], job: Job) -> Any:
+        if self._tends:
+            await self._of_coroutines.tend()
+        limit = job.setting("soft_time_limit")
+        return await (handler() if limit is None else within(limit, handler()))
+
+    def _begin(self, job: Job) -> Callable[[], Any]:
+        """Say that the job starts, and return its handler with all that it gets."""
         task, args = job.task, job.args
         result = job.result if task.takes_context or somebody_listens(task_started, logging.INFO) else None
         if result is not None:
             self._send(task_started, result)
         if task.takes_context and result is not None:
             args = [make_context(result, job.row, job.queue), *args]
-        limit = job.setting("soft_time_limit")
-        if _is_coroutine_function(task.func):
-            return self._run_coroutine(self._call_async(partial(task.func, *args, **job.kwargs), limit))
-        self._tend()
-        try:
-            if limit is None:
-                return task.func(*args, **job.kwargs)
-            call = partial(task.func, *args, **job.kwargs)
-            return self._alarms.run(limit, call, partial(self._drop_connections, job.queue))
-        finally:
-            self._tend()
+        return partial(task.func, *args, **job.kwargs)
 
-    async def _call_async(self, call: Callable[[], Coroutine[Any, Any, Any]], limit: float | None) -> Any:
-        await sync_to_async(self._tend)()
-        return await (call() if limit is None else within(limit, call()))
+    @contextmanager
+    def _tended(self) -> Iterator[None]:
+        if not self._tends:
+            yield
+            return
+        tend_connections()
+        try:
+            yield
+        finally:
+            tend_connections()
 
     def _completed(self, job: Job) -> End:
         value = _to_json(job)
@@ -235,6 +277,11 @@ class Executor:
         for receiver, error in signal.send_robust(sender=type(task_backends[self._alias]), task_result=result):
             if isinstance(error, Exception):
                 logger.error("a receiver of a task signal failed: %r", receiver, exc_info=error)
+
+
+def _failed_itself(held: Held) -> Ended:
+    logger.exception("job %s is handed back: the worker itself failed", held.row.job_id)
+    return Ended(held, Release(held.row.job_id, held.row.token, _UNKNOWN_DELAY_MS))
 
 
 def _to_json(job: Job) -> bytes:

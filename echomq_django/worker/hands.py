@@ -16,6 +16,7 @@ from echomq_django.worker.board import Board, Running, boottime
 
 End = Completion | Retry | Death | Release
 Starter = Callable[[Callable[[], None]], None]
+Run = Callable[["Held", Callable[["Ended"], None]], None]
 
 
 @dataclass(slots=True, eq=False)
@@ -47,13 +48,15 @@ def start_thread(serve: Callable[[], None]) -> None:
 class Hands:
     """Hands jobs to threads in the order of their claim, and collects how they ended.
 
-    `start` is called once for each of them, with what it is to do until `close()`.
+    `run(held, done)` runs one and says when it has ended, maybe later and on another thread: then the thread that began
+    it is free for the next one meanwhile, and only its place in the hand stays taken. `start` is called once for each
+    thread, with what it is to do until `close()`.
 
-    `fileno()` becomes readable when a job has ended and none waits, or half of those that waited have ended: so that the
-    claiming thread can wait for that and for the server at once, and is not woken for each job of a full hand.
+    `fileno()` becomes readable when a job has ended and none waits, or half of those that waited have ended: so that
+    the claiming thread can wait for that and for the server at once, and is not woken for each job of a full hand.
     """
 
-    def __init__(self, board: Board, run: Callable[[Held], Ended], start: Starter = start_thread) -> None:
+    def __init__(self, board: Board, run: Run, start: Starter = start_thread) -> None:
         self._board, self._run = board, run
         self._waiting: deque[Held | None] = deque()
         self._ended: deque[Ended] = deque()
@@ -63,8 +66,10 @@ class Hands:
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._reader, False)
         os.set_blocking(self._writer, False)
-        for thread in range(board.threads):
-            start(partial(self._serve, thread))
+        self._places: SimpleQueue[int] = SimpleQueue()  # of the board, those of running coroutines left out
+        for place in range(board.threads):
+            self._places.put(place)
+            start(self._serve)
 
     def __len__(self) -> int:
         return len(self._held)
@@ -138,21 +143,25 @@ class Hands:
         with suppress(BlockingIOError):  # full of unread bytes: one more says nothing new
             os.write(self._writer, b"1")
 
-    def _serve(self, thread: int) -> None:
-        while held := self._next():
+    def _serve(self) -> None:
+        while True:
+            place = self._places.get()
+            self._work.get()
+            held = self._waiting.popleft()
+            if held is None:
+                return
             started_at = boottime()
-            self._board.begin(thread, Running(held.index, held.row.job_id, held.row.token.fence, started_at))
-            ended = self._run(held)
-            ended.seconds = boottime() - started_at
-            self._board.end(thread)
-            self._ended.append(ended)
-            if not self._poked and len(self._ended) >= len(self._waiting):
-                self._poked = True
-                self.poke()
+            self._board.begin(place, Running(held.index, held.row.job_id, held.row.token.fence, started_at))
+            self._run(held, partial(self._end, place, started_at))
 
-    def _next(self) -> Held | None:
-        self._work.get()
-        return self._waiting.popleft()
+    def _end(self, place: int, started_at: float, ended: Ended) -> None:
+        ended.seconds = boottime() - started_at
+        self._board.end(place)
+        self._ended.append(ended)
+        self._places.put(place)
+        if not self._poked and len(self._ended) >= len(self._waiting):
+            self._poked = True
+            self.poke()
 
     def _note_leases(self) -> None:
         self._board.shortest_lease = min((held.row.lease_ms for held in self._held), default=0) / 1000

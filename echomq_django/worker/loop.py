@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Coroutine
+from contextvars import Context
 from functools import cached_property
 from typing import Any
 
@@ -10,12 +11,24 @@ from typing import Any
 class Loop:
     """An event loop on a thread of its own, started when the first coroutine needs it."""
 
+    def __init__(self) -> None:
+        self._running: set[asyncio.Task[None]] = set()  # a loop itself keeps no task from being collected
+
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """Run `coroutine` in the caller's context, and return its value or raise its error."""
         value, fatal = asyncio.run_coroutine_threadsafe(_contained(coroutine), self._loop).result()
         if fatal is not None:
             raise fatal
         return value
+
+    def start(self, coroutine: Coroutine[Any, Any, None], context: Context) -> None:
+        """Run `coroutine`, which never raises, in `context`, and return at once."""
+        self._loop.call_soon_threadsafe(self._create, coroutine, context)
+
+    def _create(self, coroutine: Coroutine[Any, Any, None], context: Context) -> None:
+        task = self._loop.create_task(coroutine, context=context)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
 
     @cached_property
     def _loop(self) -> asyncio.AbstractEventLoop:

@@ -78,7 +78,9 @@ class Bench:
 
     def pending(self) -> int:
         """Return how many jobs are not done."""
-        pending, active, due = (self.client.zcard(f"emq:{{default}}:{key}") for key in ("pending", "active", "scheduled"))
+        pending, active, due = (
+            self.client.zcard(f"emq:{{default}}:{key}") for key in ("pending", "active", "scheduled")
+        )
         return pending + active + due
 
     def server_cpu(self) -> float:
@@ -223,7 +225,9 @@ def idle(bench: Bench) -> Figures:
 
 def total(sizes: list[str], name: str) -> float:
     """Return the sum of one line of several `smaps_rollup`, in MB."""
-    return sum(int(line.split()[1]) for text in sizes for line in text.splitlines() if line.startswith(f"{name}:")) / 1024
+    return (
+        sum(int(line.split()[1]) for text in sizes for line in text.splitlines() if line.startswith(f"{name}:")) / 1024
+    )
 
 
 ALL: dict[str, Callable[[Bench], Figures]] = {
