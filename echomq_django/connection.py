@@ -15,6 +15,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from echomq_django.bus.ids import queue_bits, queue_bits_of
+from echomq_django.bus.line import Line
 from echomq_django.bus.queue import Queue, server_errors
 from echomq_django.cache import BusCache
 from echomq_django.conf import ImproperlyConfiguredQueue, Settings, did_you_mean, load
@@ -36,7 +37,8 @@ class Bus:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._client = self.client()
-        self._queues = {name: Queue(self._client, settings.prefix, name) for name in settings.queues}
+        self._line = Line(self._client.connection_pool)
+        self._queues = {name: Queue(self._client, settings.prefix, name, self._line) for name in settings.queues}
         self._by_bits = {queue_bits(name): queue for name, queue in self._queues.items()}
 
     def queue(self, name: str) -> Queue:
@@ -76,6 +78,7 @@ class Bus:
 
     def close(self) -> None:
         """Close the connections that are idle."""
+        self._line.close()
         self._client.connection_pool.disconnect(inuse_connections=False)
 
 

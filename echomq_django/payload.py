@@ -1,7 +1,7 @@
 """The arguments of a job as JSON, which must come back equal and of the same types."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -85,17 +85,18 @@ def too_large(size: int) -> PayloadTooLarge:
 def _check(value: Any, depth: int) -> None:
     kind = type(value)
     if kind is str:
-        _check_text(value)
+        if not value.isascii() or len(value) > MAX_BYTES:
+            _check_text(value)
     elif kind is int:
         if value.bit_length() > _MAX_INTEGER_BITS:
             raise _Refused("is an integer too long to be read back: pass hex(...) of it")
     elif kind is list:
-        for index, item in enumerate(value):
-            _check_at(index, item, depth + 1)
+        _check_items(enumerate(value), depth + 1)
     elif kind is dict:
-        for key, item in value.items():
-            _check_key(key)
-            _check_at(key, item, depth + 1)
+        for key in value:
+            if type(key) is not str or not key.isascii() or len(key) > MAX_BYTES:
+                _check_key(key)
+        _check_items(value.items(), depth + 1)
     elif kind is float:
         if not isfinite(value):
             raise _Refused(f"is {value}, which JSON does not have: pass None")
@@ -103,11 +104,13 @@ def _check(value: Any, depth: int) -> None:
         raise _Refused(f"is of the type {kind.__qualname__}, which JSON would not bring back: {_instead(value)}")
 
 
-def _check_at(key: str | int, item: Any, depth: int) -> None:
+def _check_items(items: Iterable[tuple[str | int, Any]], depth: int) -> None:
+    key: str | int = 0
     try:
-        if depth > MAX_DEPTH:
-            raise _Refused(f"is nested deeper than {MAX_DEPTH} levels, or contains itself")
-        _check(item, depth)
+        for key, item in items:  # noqa: B007 the handler names it
+            if depth > MAX_DEPTH:
+                raise _Refused(f"is nested deeper than {MAX_DEPTH} levels, or contains itself")
+            _check(item, depth)
     except _Refused as refused:
         refused.path = f"[{json.dumps(key)}]{refused.path}"
         raise
@@ -122,8 +125,6 @@ def _check_key(key: Any) -> None:
 def _check_text(value: str) -> None:
     if len(value) > MAX_BYTES:
         raise too_large(len(value))
-    if value.isascii():
-        return
     try:
         value.encode()
     except UnicodeEncodeError as error:

@@ -7,13 +7,15 @@ import os
 import re
 import threading
 import time
-from base64 import b32hexdecode, b32hexencode
+from base64 import b32hexdecode
 from functools import lru_cache
 from hashlib import blake2b
 
 from echomq_django.exceptions import InvalidJobId
 
 _JOB_ID = re.compile(r"JOB[0-9A-V]{26}", re.ASCII)
+_ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUV"
+_PAIRS = [a + b for a in _ALPHABET for b in _ALPHABET]
 _QUEUE_BITS, _CHANCE_BITS, _COUNTER_BITS = 20, 44, 16
 
 _lock = threading.Lock()
@@ -67,4 +69,5 @@ def queue_bits(queue: str) -> int:
 
 
 def _encode(number: int) -> str:
-    return "JOB" + b32hexencode(number.to_bytes(16)).decode()[:26]
+    number <<= 2  # 26 characters hold 130 bits
+    return "JOB" + "".join([_PAIRS[number >> shift & 1023] for shift in range(120, -1, -10)])

@@ -21,6 +21,7 @@ from redis.exceptions import (
 )
 
 from echomq_django.bus.keyspace import Keyspace
+from echomq_django.bus.line import Line
 from echomq_django.bus.scripts import Script
 from echomq_django.exceptions import BusFull, BusRefused, BusUnavailable, ScriptFailed, UnsupportedServer
 
@@ -33,13 +34,14 @@ _PASSING = (
 
 
 class Queue:
-    """A queue's keys together with the client that reaches them."""
+    """A queue's keys together with the client that reaches them; queues of one client may share its `line`."""
 
-    __slots__ = ("client", "keys")
+    __slots__ = ("client", "keys", "line")
 
-    def __init__(self, client: redis.Redis, prefix: str, name: str) -> None:
+    def __init__(self, client: redis.Redis, prefix: str, name: str, line: Line | None = None) -> None:
         self.client = client
         self.keys = Keyspace(prefix, name)
+        self.line = line or Line(client.connection_pool)
 
     @property
     def name(self) -> str:
@@ -50,10 +52,10 @@ class Queue:
         """Run `script`, loading it where it is unknown. Raises `BusError`s; never repeats a call that ran."""
         with server_errors(script.name):
             try:
-                return self.client.execute_command(*script.command(keys, args))
+                return self.line.call(script.command(keys, args))
             except NoScriptError:
                 self.client.script_load(script.text)
-                return self.client.execute_command(*script.command(keys, args))
+                return self.line.call(script.command(keys, args))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,9 @@ import signal
 from collections.abc import Callable, Sequence
 
 from django.db import connections
+from redis import Redis
 
+from echomq_django.bus.line import Line
 from echomq_django.bus.queue import Queue, open_queue
 from echomq_django.connection import Bus, check_server, get_bus
 from echomq_django.exceptions import BusUnavailable
@@ -45,8 +47,12 @@ def run_worker(config: WorkerConfig, pause: Callable[[float], None], duties: Seq
 def _connect(bus: Bus, config: WorkerConfig) -> list[Queue]:
     """Return the queues on a connection of this process. Its answers are worth nothing after a sixth of a lease."""
     shortest = min(bus.settings.for_queue(name).lease for name, _ in config.queues)
-    client = bus.client(socket_timeout=min(_SLOWEST_S, max(_FASTEST_S, shortest / 6)))
-    return [Queue(client, bus.settings.prefix, name) for name, _ in config.queues]
+    return _queues(bus, config, bus.client(socket_timeout=min(_SLOWEST_S, max(_FASTEST_S, shortest / 6))))
+
+
+def _queues(bus: Bus, config: WorkerConfig, client: Redis) -> list[Queue]:
+    line = Line(client.connection_pool)
+    return [Queue(client, bus.settings.prefix, name, line) for name, _ in config.queues]
 
 
 def _wait_for_server(bus: Bus, queues: list[Queue], pause: Callable[[float], None]) -> None:
@@ -68,8 +74,7 @@ def _wait_for_server(bus: Bus, queues: list[Queue], pause: Callable[[float], Non
 def _child(config: WorkerConfig, alone: bool, place: Forks | Threads) -> Serve:
     def serve(holder: str, board: Board, control: int) -> int:
         bus = get_bus(config.alias)
-        client = bus.client()
-        queues = [Queue(client, bus.settings.prefix, name) for name, _ in config.queues]
+        queues = _queues(bus, config, bus.client())
         start = place.lend_main if isinstance(place, Threads) and config.threads == 1 and not alone else start_thread
         child = Child(config, queues, holder, board, control, alone=alone, start=start)
         if isinstance(place, Forks):

@@ -9,13 +9,19 @@ from echomq_django.bus.queue import Queue, open_queue
 from echomq_django.bus.recovery import recover
 from echomq_django.worker.board import boottime
 from echomq_django.worker.executor import Executor
-from echomq_django.worker.hands import Held
+from echomq_django.worker.hands import End, Ended, Held
 from tests.bus import scenes
 from tests.chaos import ledger, tasks
 
 pytest_plugins = ["tests.chaos.fixtures"]
 
 FROZEN, OTHER = "host:1:one", "host:2:two"
+
+
+def end_of(held: Held) -> End:
+    ends: list[Ended] = []
+    Executor("default", FROZEN).run(held, ends.append)
+    return ends[0].end
 
 
 @pytest.fixture
@@ -28,7 +34,7 @@ def held(queue: Queue) -> Held:
 
 
 def test_a_job_that_is_still_held_starts(held: Held) -> None:
-    end = Executor("default", FROZEN).run(held).end
+    end = end_of(held)
 
     assert isinstance(end, Completion)
     assert ledger.starts(held.row.job_id) == 1
@@ -43,7 +49,7 @@ def test_a_job_that_another_holder_has_does_not_start(
     [row] = jobs.claim(queue, OTHER, jobs.new_nonce(), 1)
     assert row.job_id == held.row.job_id
 
-    end = Executor("default", FROZEN).run(held).end
+    end = end_of(held)
 
     assert isinstance(end, Release)
     assert ledger.starts(held.row.job_id) == 0
@@ -56,7 +62,7 @@ def test_a_job_that_the_same_process_has_claimed_anew_does_not_start_by_its_old_
     [row] = jobs.claim(queue, FROZEN, jobs.new_nonce(), 1)
     assert row.job_id == held.row.job_id
 
-    end = Executor("default", FROZEN).run(held).end
+    end = end_of(held)
 
     assert isinstance(end, Release)
     assert ledger.starts(held.row.job_id) == 0
@@ -67,7 +73,7 @@ def test_a_job_does_not_start_while_the_server_can_not_be_asked(
 ) -> None:
     held.queue = Queue(redis.Redis.from_url("redis://127.0.0.1:1"), queue.keys.prefix, queue.name)
 
-    end = Executor("default", FROZEN).run(held).end
+    end = end_of(held)
 
     assert isinstance(end, Release)
     assert ledger.starts(held.row.job_id) == 0

@@ -7,6 +7,7 @@ from copy import deepcopy
 from importlib import import_module
 from math import inf
 from pathlib import Path
+from queue import SimpleQueue
 from types import ModuleType
 from typing import Any
 
@@ -23,7 +24,7 @@ from echomq_django.connection import get_bus, is_bus_cache
 from echomq_django.embedded import Valkey
 from echomq_django.tasks import resolve
 from echomq_django.worker.executor import Executor, Job
-from echomq_django.worker.hands import Held
+from echomq_django.worker.hands import Ended, Held
 from tests.integration.doc_blocks import EVERYWHERE, PAGES, ROOT, Block, blocks, own_test
 
 OTHER_LIBRARIES = ROOT / "docs" / "coming-from"
@@ -102,11 +103,12 @@ def page(request: pytest.FixtureRequest, emq: Settings, valkey: Valkey) -> Itera
 
 def run_jobs() -> None:
     """Run what is pending, as a worker does. An error that only a page out of date makes is raised."""
-    executor = Executor("default", "docs")
+    executor, ends = Executor("default", "docs"), SimpleQueue[Ended]()
     for queue in get_bus().queues() * 2:
         while rows := jobs.claim(queue, "docs", jobs.new_nonce(), 50):
             for row in rows:
-                ended = executor.run(Held(queue, 0, row, inf, 0.0))
+                executor.run(Held(queue, 0, row, inf, 0.0), ends.put)
+                ended = ends.get(timeout=10)
                 assert isinstance(ended.job, Job), f"{row.job_id} can't be run"
                 if isinstance(ended.job.error, WRONG):
                     raise ended.job.error
