@@ -1,12 +1,10 @@
-"""The handlers that are measured."""
+"""The handlers of this queue that are measured."""
 
 import asyncio
-import os
 import time
 
 from echomq_django import task
-
-REPORT = int(os.environ.get("EMQ_BENCH_REPORT", -1))  # a descriptor for the instants at which jobs started
+from tests.bench import workload
 
 
 @task
@@ -15,9 +13,9 @@ def nothing(order_id: int, language: str, **more: object) -> None:
 
 
 @task
-def note_delay(enqueued_at: float) -> None:
-    """Report how long it took from the call of `enqueue()` to here."""
-    os.write(REPORT, b"%.6f\n" % (time.time() - enqueued_at))
+def report(sent_at: float) -> None:
+    """Say how long it took from the call of `enqueue()` to here."""
+    workload.report(sent_at)
 
 
 @task
