@@ -1,15 +1,15 @@
 # Each target sets up what it needs; `make help` lists them.
 PYTHON ?= python3
-BENCH ?= rows
+BENCH ?= figures
 BIN := .venv/bin
 DEMO := .venv/.demo
 DEVELOP := .venv/.develop
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check docs bench clean chromium
+.PHONY: help demo test check docs bench bench-peers clean chromium
 
 help: ## Say what each target does
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(DEMO) ## Start servers, worker and site of the example project
 	@$(BIN)/python example_project/manage.py demo
@@ -28,8 +28,11 @@ check: $(DEVELOP) docs ## Check style, types, import rules, Lua scripts, migrati
 docs: $(DEVELOP) ## Build the documentation into site/; a warning is an error
 	@$(BIN)/python -m sphinx -q -W --keep-going -j auto -c docs . site
 
-bench: $(DEVELOP) ## Measure; BENCH names a module of tests/bench
-	@$(BIN)/python -m tests.bench.$(BENCH)
+bench: $(DEVELOP) ## Measure this queue and write docs/benchmarks; BENCH names another module of tests/bench
+	@$(BIN)/python -m tests.bench.$(BENCH) $(ARGS)
+
+bench-peers: $(DEVELOP) ## Measure other queues beside it and write docs/benchmarks; they are installed in .venv/.peers
+	@$(BIN)/python -m tests.bench.peers $(ARGS)
 
 clean: ## Remove the environment and everything that was built
 	@rm -rf .venv .demo build dist site .coverage* .*_cache .hypothesis

@@ -80,7 +80,7 @@ def peers_section(results: Results) -> str:
         "### Enqueue",
         table("queue | one by one, jobs/s | range | in bulk, jobs/s | range", [enqueue_row(peer) for peer in peers]),
         "### What each promises",
-        table("queue | a job that was enqueued runs", [[peer["name"], peer["guarantee"]] for peer in peers]),
+        table("queue | a job that was enqueued runs", [[bold(peer), peer["guarantee"]] for peer in peers]),
         "### Versions and settings",
         table("queue | versions | logging", [version_row(peer) for peer in peers]),
         table(
@@ -94,8 +94,8 @@ def origin(results: Results) -> str:
     """Return the sentence that says where figures come from."""
     told = results["origin"]
     return (
-        f"Measured on {told['date']} at commit `{told['commit']}`: {told['machine']}, load {told['load']} at the start; "
-        f"Python {told['python']}, {told['server']}; medians of {told['repeats']}."
+        f"Measured on {told['date']} at commit `{told['commit']}`: {told['machine']}, load {told['load']} at the "
+        f"start; Python {told['python']}, {told['server']}; medians of {told['repeats']}."
     )
 
 
@@ -123,7 +123,7 @@ def work_row(peer: Results, setting: Results) -> list[str]:
 def enqueue_row(peer: Results) -> list[str]:
     """Return how fast a queue takes jobs."""
     rates = peer["enqueue"]
-    return [bold(peer), *number(rates["one_per_s"]), *(number(rates["bulk_per_s"]) if "bulk_per_s" in rates else "––")]
+    return [bold(peer), *number(rates["one_per_s"]), *(number(rates["bulk_per_s"]) if "bulk_per_s" in rates else "--")]
 
 
 def version_row(peer: Results) -> list[str]:
@@ -134,7 +134,7 @@ def version_row(peer: Results) -> list[str]:
 def setting_row(peer: Results, setting: Results) -> list[str]:
     """Return how a worker was started."""
     options = ", ".join(f"`{name}={value}`" for name, value in setting["options"].items())
-    return [f"{bold(peer)}, {setting['name']}", f"`{setting['command']}`", options or "–", f"{setting['jobs']:,}"]
+    return [f"{bold(peer)}, {setting['name']}", f"`{setting['command']}`", options or "-", f"{setting['jobs']:,}"]
 
 
 def bold(peer: Results) -> str:
@@ -150,7 +150,7 @@ def spread(values: list[float]) -> tuple[float, float, float]:
 def number(values: list[float]) -> list[str]:
     """Return the median and the range, with as many digits as mean something."""
     middle, low, high = (f"{value:,.0f}" if median(values) >= 100 else f"{value:.1f}" for value in spread(values))
-    return [middle, f"{low}–{high}"]
+    return [middle, f"{low} to {high}"]
 
 
 def table(head: str, rows: list[list[str]]) -> str:

@@ -14,8 +14,15 @@ CACHES = {
     "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},
     "emq": {"BACKEND": "echomq_django.cache.BusCache", "LOCATION": os.environ["EMQ_BENCH_REDIS_URL"]},
 }
-TASKS = {"default": {"BACKEND": "echomq_django.backend.EchoMQBackend", "QUEUES": ["default"], "OPTIONS": {}}}
-Q_CLUSTER = {"orm": "default"}
+TASKS = {
+    "default": {"BACKEND": "echomq_django.backend.EchoMQBackend", "QUEUES": ["default"], "OPTIONS": {}},
+    "fifty": {
+        "BACKEND": "echomq_django.backend.EchoMQBackend",
+        "QUEUES": ["default", *(f"queue-{number}" for number in range(1, 50))],
+        "OPTIONS": {},
+    },
+}
+Q_CLUSTER = {"orm": "default", "timeout": 60, "retry": 120}
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,

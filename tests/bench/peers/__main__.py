@@ -1,8 +1,8 @@
 """Measure this queue and others side by side: same machine, same server, same jobs, one after another.
 
 Run `make bench-peers`, or with names and options `python -m tests.bench.peers [NAME ...] [--repeats N] [--scale X]`.
-It installs each queue into an environment of its own and repeats the whole round, so that a change of the machine's mood
-meets all of them. A full run writes `docs/benchmarks`; one of some queues, or of fewer jobs, prints only.
+It installs each queue into an environment of its own and repeats the whole round, so that a change of the machine's
+mood meets all of them. A full run writes `docs/benchmarks`; one of some queues, or of fewer jobs, prints only.
 """
 
 import argparse
@@ -19,8 +19,8 @@ from tests.bench import page
 from tests.bench.origin import origin
 from tests.bench.peers.catalog import PEERS, Peer
 from tests.bench.peers.environment import Environment, NotRun, prepare
-from tests.bench.peers.turn import Figures, Silence, Turn
-from tests.bench.workload import Reports
+from tests.bench.peers.turn import Figures, Turn
+from tests.bench.workload import Reports, Silence
 
 Gathered = dict[str, list[float]]
 
@@ -108,10 +108,12 @@ def main() -> None:
     """Measure what is asked for."""
     names = [peer.module for peer in PEERS]
     parser = argparse.ArgumentParser(prog="python -m tests.bench.peers", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", choices=[*names, []], help=", ".join(names))
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(names))
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--scale", type=float, default=1.0, help="share of the jobs, to try this program")
     options = parser.parse_args()
+    if unknown := set(options.names) - set(names):
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(names)}")
     run = Run((peer for peer in PEERS if peer.module in (options.names or names)), options.scale)
     with tempfile.TemporaryDirectory(prefix="emq-bench-") as folder, Valkey(Path(folder) / "valkey") as server:
         os.environ["EMQ_BENCH_REDIS_URL"] = server.url

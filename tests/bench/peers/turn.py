@@ -1,8 +1,8 @@
 """One turn of one queue: enqueue, then for each setting drain and delay.
 
-A drain begins with a full queue and a worker that is ready: the worker runs a job, is frozen (SIGSTOP) while the queue is
-filled, and let go. It is over when the last job has reported and the queue itself knows of no job that is not done. No
-handler but the last has more to do than nothing, so counting costs no queue anything.
+A drain begins with a full queue and a worker that is ready: the worker runs a job, is frozen (SIGSTOP) while the queue
+is filled, and let go. It is over when the last job has reported and the queue itself knows of no job that is not done.
+No handler but the last has more to do than nothing, so counting costs no queue anything.
 """
 
 import json
@@ -21,7 +21,7 @@ from tests.bench import processes
 from tests.bench.origin import ROOT
 from tests.bench.peers.catalog import Setting
 from tests.bench.peers.environment import Environment, NotRun
-from tests.bench.workload import Reports, Silence
+from tests.bench.workload import Reports
 
 START_TIMEOUT = 60.0
 DRAIN_TIMEOUT = 300.0
@@ -154,6 +154,3 @@ def stop(process: "subprocess.Popen[str]") -> None:
         for pid in left:
             os.kill(pid, signal.SIGKILL)
         process.wait()
-
-
-__all__ = ["NotRun", "Silence", "Turn"]

@@ -27,4 +27,5 @@ def enqueue_bulk(count: int, handler: Any, *args: Any, **kwargs: Any) -> None:
 
 def unfinished() -> int:
     """Return how many jobs wait, are on their way to a worker or run."""
-    return len(queue) + int(queue.connection.llen(queue.intermediate_queue_key)) + queue.started_job_registry.count
+    on_their_way = int(queue.connection.llen(queue.intermediate_queue_key))
+    return len(queue) + on_their_way + int(queue.started_job_registry.count)
