@@ -59,7 +59,8 @@ def own_section(results: Results) -> str:
     rows = [
         [one["about"], name, *number(values)] for one in results["figures"] for name, values in one["values"].items()
     ]
-    return paragraphs(origin(results), table("what | figure | median | range", rows))
+    logging = f"With `LOGGING = {results['logging']}`."
+    return paragraphs(origin(results), logging, table("what | figure | median | range", rows))
 
 
 def peers_section(results: Results) -> str:

@@ -80,7 +80,10 @@ def test_figures_stand_beside_machine_date_commit_versions_settings_and_logging(
 def test_own_figures_are_a_table_too() -> None:
     figures = [{"about": "One child.", "values": {"jobs/s": [3.0, 1.0, 2.0]}}]
 
-    assert "| One child. | jobs/s | 2.0 | 1.0 to 3.0 |" in page.own_section({"origin": ORIGIN, "figures": figures})
+    text = page.own_section({"origin": ORIGIN, "figures": figures, "logging": {"version": 1}})
+
+    assert "| One child. | jobs/s | 2.0 | 1.0 to 3.0 |" in text
+    assert "With `LOGGING = {'version': 1}`." in text
 
 
 def test_a_page_without_results_says_how_to_get_them() -> None:

@@ -12,7 +12,7 @@ import statistics
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import redis
@@ -49,13 +49,13 @@ class Turn:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.driver.stdin.close()
-        self.driver.stdout.close()
-        self.driver.wait(STOP_TIMEOUT)
+        self.driver.kill()
+        self.driver.communicate()
 
     def ask(self, verb: str, number: int = 0) -> Any:
         """Have the driver do something in the queue's environment."""
-        self.driver.stdin.write(f"{verb} {number}\n")
+        with suppress(BrokenPipeError):  # no answer then either
+            self.driver.stdin.write(f"{verb} {number}\n")
         answer = self.driver.stdout.readline()
         if not answer:
             raise NotRun(f"its driver died at {verb!r}; {self.environment.log.relative_to(ROOT)} says why")
@@ -152,5 +152,6 @@ def stop(process: "subprocess.Popen[str]") -> None:
         process.wait(STOP_TIMEOUT)
     except subprocess.TimeoutExpired:
         for pid in left:
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         process.wait()
