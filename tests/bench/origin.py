@@ -31,8 +31,13 @@ def origin(server: Valkey, repeats: int) -> dict[str, str]:
 
 
 def _commit() -> str:
-    command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.strip() or "unknown"
+    commit = _git("rev-parse", "--short", "HEAD")
+    changed = commit and _git("status", "--porcelain", "--", ".", ":!docs/benchmarks")  # which other figures are in
+    return f"{commit or 'unknown'}{'-dirty' if changed else ''}"
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True).stdout.strip()
 
 
 def _processor() -> str:
