@@ -40,6 +40,7 @@ class QueueSettings:
     max_failures: int = 5
     result_ttl: float = 600
     soft_time_limit: float | None = None
+    time_limit: float | None = 3600
     durability: str = "memory"
 
 
@@ -99,15 +100,15 @@ def problem_of(name: str, value: Any) -> str | None:
             return f"must be a number of seconds above 0 and at most {MAX_LEASE:,}"
         case "result_ttl" if not (_is_number(value) and 0 <= value <= MAX_SECONDS):
             return f"must be a number of seconds from 0 to {MAX_SECONDS:,}"
-        case "soft_time_limit" if value is not None and not (_is_number(value) and 0 < value <= MAX_SECONDS):
+        case "soft_time_limit" | "time_limit" if value is not None and not _is_duration(value):
             return f"must be a number of seconds above 0 and at most {MAX_SECONDS:,}, or None for no limit"
         case "max_stalled" if value is not None and not (_is_integer(value) and 1 <= value <= MAX_STALLED):
             return f"must be an integer from 1 to {MAX_STALLED:,}, or None for no bound"
         case "max_failures" if not (_is_integer(value) and value >= 1):
             return "must be an integer of at least 1"
-        case "expires" if not (_is_number(value) and 0 < value <= MAX_SECONDS):
+        case "expires" if not _is_duration(value):
             return f"must be a number of seconds above 0 and at most {MAX_SECONDS:,}"
-        case "unique" if value not in UNIQUE and not (_is_number(value) and 0 < value <= MAX_SECONDS):
+        case "unique" if value not in UNIQUE and not _is_duration(value):
             return f"must be one of {', '.join(map(repr, UNIQUE))}, or a number of seconds"
         case "durability" if value in LATER:
             return "comes later: use 'memory'"
@@ -200,6 +201,10 @@ def _paths(where: str, value: Any) -> tuple[str, ...]:
 
 def _is_integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_duration(value: Any) -> bool:
+    return _is_number(value) and 0 < value <= MAX_SECONDS
 
 
 def _is_number(value: Any) -> bool:

@@ -96,6 +96,13 @@ class SoftTimeLimit(EchoMQError):
         super().__init__(message)
 
 
+class TimeLimitExceeded(EchoMQError):
+    """The error of a job whose process was ended, since it ran beyond its `time_limit`. No handler ever sees it."""
+
+    def __init__(self, message: str = "the job ran for longer than its time_limit") -> None:
+        super().__init__(message)
+
+
 class JobCancelled(EchoMQError):
     """A job was cancelled before it could end well."""
 

@@ -16,7 +16,7 @@ from echomq_django.framework import BaseTask
 from echomq_django.tasks import UNSET, Lane, Task, TaskOptions, Unset, redacted, resolve
 
 # What a worker needs and a row has no field for.
-_TRAVELLING = ("max_failures", "backoff", "soft_time_limit", "result_ttl")
+_TRAVELLING = ("max_failures", "backoff", "soft_time_limit", "time_limit", "result_ttl")
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,7 @@ class Options(TypedDict, total=False):
     max_stalled: int | None
     lease: float
     soft_time_limit: float | None
+    time_limit: float | None
     lane: Lane
     result_ttl: float
     durability: str
@@ -97,6 +98,7 @@ class TaskOptions:
     max_stalled: int | Unset | None = UNSET
     lease: float | Unset = UNSET
     soft_time_limit: float | Unset | None = UNSET
+    time_limit: float | Unset | None = UNSET
     lane: Lane | Unset = UNSET
     result_ttl: float | Unset = UNSET
     durability: str | Unset = UNSET

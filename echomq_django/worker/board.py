@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from struct import Struct
 
-_HAND = Struct("<d")  # the shortest lease in hand in seconds; 0 = nothing in hand
-_SLOT = Struct("<BB29sdd")  # used, queue, id, fence, started
+_SECONDS = Struct("<d")
+_LEASE_AT, _TURN_AT, _SLOTS_AT = 0, 8, 16  # the shortest lease in hand, 0 = nothing in hand; the last turn; the threads
+_SLOT = Struct("<BB29sddd")  # used, queue, id, fence, started, time limit
 
 
 def boottime() -> float:
@@ -21,12 +22,16 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A job that a thread of a child is running: its queue (index), id, fence and start in `boottime()`."""
+    """A job that a thread of a child is running: its queue (index), id, fence and start in `boottime()`.
+
+    `time_limit` is what its task says in seconds, `inf` for none; 0 leaves it to the queue.
+    """
 
     queue: int
     job_id: str
     fence: int
     started: float
+    time_limit: float = 0.0
 
 
 class Board:
@@ -38,34 +43,47 @@ class Board:
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
-        self._memory = mmap.mmap(-1, _HAND.size + threads * _SLOT.size)
+        self._memory = mmap.mmap(-1, _SLOTS_AT + threads * _SLOT.size)
 
     def begin(self, thread: int, running: Running) -> None:
         """Note that `thread` starts a job."""
-        at = _HAND.size + thread * _SLOT.size
+        at = _SLOTS_AT + thread * _SLOT.size
         job_id = running.job_id.encode()
-        _SLOT.pack_into(self._memory, at, 0, running.queue, job_id, running.fence, running.started)
+        _SLOT.pack_into(self._memory, at, 0, running.queue, job_id, running.fence, running.started, running.time_limit)
         self._memory[at] = 1
+
+    def limit(self, thread: int, seconds: float) -> None:
+        """Note the time limit of the job that `thread` runs."""
+        _SECONDS.pack_into(self._memory, _SLOTS_AT + (thread + 1) * _SLOT.size - _SECONDS.size, seconds)
 
     def end(self, thread: int) -> None:
         """Note that `thread` runs nothing any more."""
-        self._memory[_HAND.size + thread * _SLOT.size] = 0
+        self._memory[_SLOTS_AT + thread * _SLOT.size] = 0
 
     def running(self) -> Iterator[Running]:
         """Yield what the child runs now, or ran when it died."""
         for thread in range(self.threads):
-            used, queue, job_id, fence, started = _SLOT.unpack_from(self._memory, _HAND.size + thread * _SLOT.size)
+            used, queue, job_id, fence, *times = _SLOT.unpack_from(self._memory, _SLOTS_AT + thread * _SLOT.size)
             if used:
-                yield Running(queue, job_id.decode(), int(fence), started)
+                yield Running(queue, job_id.decode(), int(fence), *times)
 
     @property
     def shortest_lease(self) -> float:
         """The shortest lease in the child's hands in seconds; 0 when they are empty."""
-        return float(_HAND.unpack_from(self._memory)[0])
+        return float(_SECONDS.unpack_from(self._memory, _LEASE_AT)[0])
 
     @shortest_lease.setter
     def shortest_lease(self, seconds: float) -> None:
-        _HAND.pack_into(self._memory, 0, seconds)
+        _SECONDS.pack_into(self._memory, _LEASE_AT, seconds)
+
+    @property
+    def turned_at(self) -> float:
+        """When the child's claiming loop began its latest turn, in `boottime()`; 0 before the first."""
+        return float(_SECONDS.unpack_from(self._memory, _TURN_AT)[0])
+
+    @turned_at.setter
+    def turned_at(self, instant: float) -> None:
+        _SECONDS.pack_into(self._memory, _TURN_AT, instant)
 
     def close(self) -> None:
         """Give the memory back."""

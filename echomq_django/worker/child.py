@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from echomq_django.bus import jobs
 from echomq_django.bus.queue import Queue
@@ -17,7 +18,8 @@ from echomq_django.worker.rota import Rota
 
 logger = logging.getLogger("echomq_django.worker")
 
-STOP = b"s"
+MEMORY = Path("/proc/self/statm")
+_MB = 1 << 20
 
 
 class Child:
@@ -39,7 +41,7 @@ class Child:
         start: Starter = start_thread,
     ) -> None:
         self._config, self._queues, self._holder, self._board, self._control = config, queues, holder, board, control
-        self._executor = Executor(config.alias, holder)
+        self._executor = Executor(config.alias, holder, board=board)
         self._hands = Hands(board, self._executor.run, start)
         self._alone = alone
         prefetch = Prefetch(0 if alone else board.threads)
@@ -54,6 +56,7 @@ class Child:
         """Serve until stopped; returns the exit code: 0 as asked, 1 when the supervisor is gone."""
         try:
             while not (self._consumer.stopping and self._consumer.finished):
+                self._board.turned_at = boottime()
                 if self._consumer.turn(self._control, self._longest_wait):
                     self._obey()
                 if self._alone and self._consumer.finished:
@@ -90,8 +93,15 @@ class Child:
         self._executor.announce(ended)
         if self._jobs_left is not None and ended.job is not None:
             self._jobs_left -= 1
-            if self._jobs_left <= 0:
-                self._consumer.stopping = True
+        if self._is_used_up:
+            self._consumer.stopping = True
+
+    @property
+    def _is_used_up(self) -> bool:
+        most = self._config.max_memory
+        if self._jobs_left is not None and self._jobs_left <= 0:
+            return True
+        return most is not None and resident_bytes() > most * _MB
 
     def _fend_for_itself(self) -> None:
         now, lease = boottime(), self._board.shortest_lease
@@ -107,3 +117,8 @@ class Child:
             logger.error("child %d: the grace is over, handing %d jobs back", os.getpid(), len(self._hands))
             self._consumer.give_up()
             os._exit(1)
+
+
+def resident_bytes() -> int:
+    """Return how much memory this process has, pages that it shares with others included."""
+    return int(MEMORY.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
-    """The options of `emq_worker`. `queues` are (name, weight); seconds for `grace` and `beat`.
+    """The options of `emq_worker`. `queues` are (name, weight); seconds for `grace` and `beat`,
+    MiB for `max_memory`.
 
     With 0 `processes` all that processes do is done by threads of one.
     """
@@ -18,6 +19,7 @@ class WorkerConfig:
     burst: bool = False
     grace: float = 30.0
     max_jobs: int | None = None
+    max_memory: int | None = None
     beat: float = 1.0
 
     def __str__(self) -> str:
@@ -25,5 +27,5 @@ class WorkerConfig:
             return f"{self.processes} processes with {self.threads} threads"
         return (
             f"{self.threads} threads of this process, which can't isolate them: "
-            "a handler that crashes or holds the interpreter takes the worker with it"
+            "a handler that crashes or holds the interpreter takes the worker with it, and time_limit does not hold"
         )

@@ -24,7 +24,7 @@ _INVENTORY_S = 10.0  # how often a child asks the server what it holds
 _IDLE_S = 2.0  # a lost wake-up costs no more than this
 _HELD_BACK_S = 0.02  # an end is told no later than this, whatever else runs
 _STUCK_S = 0.25  # a job that waits longer for a thread could run elsewhere
-_VERBS: dict[type, Callable[..., list[Verdict]]] = {
+VERBS: dict[type, Callable[..., list[Verdict]]] = {
     Completion: jobs.complete,
     Retry: jobs.retry,
     Death: jobs.die,
@@ -121,7 +121,7 @@ class Consumer:
         for ended in self._unsettled:
             groups[ended.held.index, type(ended.end)].append(ended)
         for (index, kind), group in groups.items():
-            self._tell(self._source.queues[index], _VERBS[kind], group)
+            self._tell(self._source.queues[index], VERBS[kind], group)
 
     def _tell(self, queue: Queue, verb: Callable[..., list[Verdict]], group: list[Ended]) -> None:
         try:

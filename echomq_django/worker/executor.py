@@ -8,6 +8,7 @@ from contextvars import Context
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from inspect import iscoroutinefunction
+from math import inf
 from typing import Any, Protocol
 
 from django.db import connections
@@ -32,7 +33,7 @@ from echomq_django.steps import next_job
 from echomq_django.tasks import UNSET, Task, TaskOptions, resolve
 from echomq_django.worker.alarm import Alarms, within
 from echomq_django.worker.backoff import Backoff, delay_ms
-from echomq_django.worker.board import boottime
+from echomq_django.worker.board import Board, boottime
 from echomq_django.worker.database import CoroutineConnections, tend_connections
 from echomq_django.worker.failure import describe, log_error, without_locals
 from echomq_django.worker.hands import End, Ended, Held
@@ -96,11 +97,20 @@ class Coroutines(Protocol):
 class Executor:
     """Runs jobs on the thread that calls it, and coroutines on the one event loop of the process.
 
-    `tends`: the database connections get, before and after each job, the care that a request gives them.
+    On `board` it notes the time limits of jobs whose tasks have one of their own. `tends`: the database connections
+    get, before and after each job, the care that a request gives them.
     """
 
-    def __init__(self, alias: str, holder: str, *, loop: Coroutines | None = None, tends: bool = True) -> None:
-        self._alias, self._holder, self._tends = alias, holder, tends
+    def __init__(
+        self,
+        alias: str,
+        holder: str,
+        *,
+        board: Board | None = None,
+        loop: Coroutines | None = None,
+        tends: bool = True,
+    ) -> None:
+        self._alias, self._holder, self._board, self._tends = alias, holder, board, tends
         self._settings = load(alias)
         self._loop = loop or Loop()
         self._of_coroutines = CoroutineConnections()
@@ -129,6 +139,8 @@ class Executor:
         except Exception as error:
             logger.error("job %s can't be run: %s", held.row.job_id, error)
             return Ended(held, Death(held.row.job_id, held.row.token, describe("unrunnable", error), failures=0))
+        if self._board and job.options.time_limit is not UNSET:
+            self._board.limit(held.place, inf if job.options.time_limit is None else job.options.time_limit)
         context = Context()
         try:
             if _is_coroutine_function(job.task.func) and not stack(self._alias):
@@ -161,6 +173,12 @@ class Executor:
         end = self._failed(job, job.error)
         job.error = without_locals(job.error)
         return Ended(held, end, job)
+
+    def time_out(self, held: Held) -> Ended:
+        """Return how a job ended whose process was killed for it after its time limit."""
+        job = self._read(held)
+        job.error = exceptions.TimeLimitExceeded()
+        return Ended(held, self._failed(job, job.error), job)
 
     def announce(self, ended: Ended) -> None:
         """Send Django's signal for a job whose life has ended, after the server has accepted it."""
@@ -245,7 +263,7 @@ class Executor:
 
     def _failed(self, job: Job, error: BaseException) -> End:
         row, failures, most = job.row, job.row.failures + 1, job.setting("max_failures")
-        failure = describe("discarded" if isinstance(error, exceptions.Discard) else "failed", error)
+        failure = describe(_reason(error), error)
         what = f"job {row.job_id} ({job.message.task}) failed, {failures} of {most}"
         if failures >= most or not _may_retry(job.options, error):
             log_error(logger, f"{what}: dead", error, failure)
@@ -298,6 +316,12 @@ def _to_json(job: Job) -> bytes:
         logger.error("job %s (%s): result not stored: %s", job.row.job_id, job.message.task, what)
         return b""
     return value
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, exceptions.TimeLimitExceeded):
+        return "timed out"
+    return "discarded" if isinstance(error, exceptions.Discard) else "failed"
 
 
 def _may_retry(options: TaskOptions, error: BaseException) -> bool:

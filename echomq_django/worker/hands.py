@@ -21,13 +21,17 @@ Run = Callable[["Held", Callable[["Ended"], None]], None]
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """A leased job. It may start until `renewed_until` (in `boottime()`); after that only if the server says so."""
+    """A leased job. It may start until `renewed_until` (in `boottime()`); after that only if the server says so.
+
+    `place` is its own on the board while it runs.
+    """
 
     queue: Queue
     index: int
     row: Row
     renewed_until: float
     claimed_at: float
+    place: int = 0
 
 
 @dataclass(slots=True)
@@ -150,7 +154,7 @@ class Hands:
             held = self._waiting.popleft()
             if held is None:
                 return
-            started_at = boottime()
+            held.place, started_at = place, boottime()
             self._board.begin(place, Running(held.index, held.row.job_id, held.row.token.fence, started_at))
             self._run(held, partial(self._end, place, started_at))
 

@@ -7,15 +7,19 @@ import secrets
 import signal
 import socket
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from math import inf
+from pathlib import Path
 from typing import NoReturn
 
-from echomq_django.worker.board import Board, boottime
+from echomq_django.worker.board import Board, Running, boottime
 
 logger = logging.getLogger("echomq_django.worker")
 
 Serve = Callable[[str, Board, int], int]  # holder, board and the reading end of the control pipe -> exit code
+STOP = b"s"
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -31,6 +35,11 @@ class Process:
     started_at: float = field(default_factory=boottime)
     renewed_at: float = field(default_factory=boottime)
     forced: bool = False
+    late: list[Running] = field(default_factory=list)  # jobs that have used half of their time
+    leaving: bool = False  # it starts no more jobs, since one was beyond its time limit
+    ends_at: float = inf  # when it is killed for those that still are
+    overdue: list[Running] = field(default_factory=list)  # what it was killed for
+    clerk: "Process | None" = None  # tells the server about that
 
     def say(self, word: bytes) -> None:
         """Write to the control pipe; a process that is gone hears nothing, which its death tells anyway."""
@@ -42,10 +51,11 @@ class Process:
             logger.warning("process %d does not listen: %r is not said", self.pid, word)
 
     def kill(self) -> None:
-        """End it for good; what it held is handed back without a stall."""
+        """End it for good, with what its handlers have forked; what it held is handed back without a stall."""
         self.forced = True
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)
+        for pid in _family(self.pid):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
 
     def close(self) -> None:
         """Give back what the supervisor had for it."""
@@ -112,6 +122,19 @@ def _become(kind: str, foreign: list[int], serve: Callable[[], int]) -> NoReturn
         logger.exception("%s %d failed", kind, os.getpid())
     finally:
         leave(code)  # never run what the parent's interpreter would clean up
+
+
+def _family(pid: int) -> list[int]:
+    """Return a process and its descendants; without `/proc` only itself."""
+    children: dict[int, list[int]] = defaultdict(list)
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parent = stat.read_text(errors="replace").rpartition(")")[2].split()[1]
+            children[int(parent)].append(int(stat.parent.name))
+    family = [pid]
+    for one in family:
+        family += children[one]
+    return family
 
 
 def leave(code: int) -> NoReturn:

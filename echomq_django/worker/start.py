@@ -3,6 +3,8 @@
 import logging
 import signal
 from collections.abc import Callable, Sequence
+from functools import partial
+from math import inf
 
 from django.db import connections
 from redis import Redis
@@ -15,13 +17,16 @@ from echomq_django.floor import dead_letters, outbox
 from echomq_django.worker.backoff import Reconnection
 from echomq_django.worker.board import Board
 from echomq_django.worker.child import Child
+from echomq_django.worker.clerk import settle
 from echomq_django.worker.config import WorkerConfig
 from echomq_django.worker.errands import run_errands
+from echomq_django.worker.executor import Executor
 from echomq_django.worker.hands import start_thread
 from echomq_django.worker.keeper import Duty, Keeper, repeated
-from echomq_django.worker.processes import Forks, Serve
+from echomq_django.worker.processes import Forks, Process, Serve
 from echomq_django.worker.supervisor import Supervisor
 from echomq_django.worker.threads import Threads
+from echomq_django.worker.watch import Watch
 
 logger = logging.getLogger("echomq_django.worker")
 
@@ -39,7 +44,15 @@ def run_worker(config: WorkerConfig, pause: Callable[[float], None], duties: Seq
     _wait_for_server(bus, queues, pause)
     connections.close_all()  # a forked connection would be shared
     place = Forks() if config.processes else Threads()
-    supervisor = Supervisor(config, queues, lambda alone: _child(config, alone, place), _keeper(config, duties), place)
+    supervisor = Supervisor(
+        config,
+        queues,
+        serve_child=lambda alone: _child(config, alone, place),
+        serve_keeper=_keeper(config, duties),
+        serve_clerk=partial(_clerk, config),
+        place=place,
+        watch=_watch(bus, config) if config.processes else None,
+    )
     supervisor.listen()
     return place.run(supervisor.run)
 
@@ -71,10 +84,14 @@ def _wait_for_server(bus: Bus, queues: list[Queue], pause: Callable[[float], Non
             return
 
 
+def _watch(bus: Bus, config: WorkerConfig) -> Watch:
+    limits = [(name, bus.settings.for_queue(name).time_limit) for name, _ in config.queues]
+    return Watch([(name, inf if limit is None else limit) for name, limit in limits], config.grace)
+
+
 def _child(config: WorkerConfig, alone: bool, place: Forks | Threads) -> Serve:
     def serve(holder: str, board: Board, control: int) -> int:
-        bus = get_bus(config.alias)
-        queues = _queues(bus, config, bus.client())
+        queues = _own_queues(config)
         start = place.lend_main if isinstance(place, Threads) and config.threads == 1 and not alone else start_thread
         child = Child(config, queues, holder, board, control, alone=alone, start=start)
         if isinstance(place, Forks):
@@ -82,6 +99,19 @@ def _child(config: WorkerConfig, alone: bool, place: Forks | Threads) -> Serve:
         return child.run()
 
     return serve
+
+
+def _clerk(config: WorkerConfig, dead: Process) -> Serve:
+    def serve(holder: str, board: Board, control: int) -> int:
+        settle(Executor(config.alias, holder), _own_queues(config), dead.holder, dead.overdue)
+        return 0
+
+    return serve
+
+
+def _own_queues(config: WorkerConfig) -> list[Queue]:
+    bus = get_bus(config.alias)
+    return _queues(bus, config, bus.client())
 
 
 def _keeper(config: WorkerConfig, duties: Sequence[Duty]) -> Serve:

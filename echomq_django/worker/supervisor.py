@@ -17,10 +17,10 @@ from echomq_django.exceptions import BusError
 from echomq_django.worker import leases
 from echomq_django.worker.backoff import Reconnection
 from echomq_django.worker.board import boottime
-from echomq_django.worker.child import STOP
 from echomq_django.worker.config import WorkerConfig
-from echomq_django.worker.processes import STOP_SIGNALS, Forks, Process, Serve
+from echomq_django.worker.processes import STOP, STOP_SIGNALS, Forks, Process, Serve
 from echomq_django.worker.threads import Threads
+from echomq_django.worker.watch import Watch
 
 logger = logging.getLogger("echomq_django.worker")
 
@@ -28,12 +28,14 @@ _TICK_S = 0.25  # how soon a first lease in an empty hand is noticed
 _CHUNKS_PER_BEAT = 10
 _SHORT_LIFE_S, _SHORT_LIVES = 2.0, 10
 _KEEPER_PAUSE_S, _KEEPER_GRACE_S = 0.5, 10.0
+_CLERK_S = 10.0
 
 
 class Supervisor:
     """Runs `config.processes` children, at least one, and one keeper until told to stop.
 
-    `serve_child(alone)` and `serve_keeper` are what the processes do that `place` starts.
+    `serve_child(alone)`, `serve_keeper` and `serve_clerk(dead process)` are what the processes do that `place` starts.
+    `watch` looks at the children; None where nothing can end them.
     """
 
     def __init__(
@@ -42,10 +44,12 @@ class Supervisor:
         queues: Sequence[Queue],
         serve_child: Callable[[bool], Serve],
         serve_keeper: Serve,
+        serve_clerk: Callable[[Process], Serve],
         place: Forks | Threads,
+        watch: Watch | None,
     ) -> None:
-        self._config, self._queues, self._place = config, queues, place
-        self._serve_child, self._serve_keeper = serve_child, serve_keeper
+        self._config, self._queues, self._place, self._watch = config, queues, place, watch
+        self._serve_child, self._serve_keeper, self._serve_clerk = serve_child, serve_keeper, serve_clerk
         self._processes: list[Process] = []
         self._estates: list[Process] = []  # dead processes whose jobs the server still believes to be held
         self._wakeup = os.pipe()
@@ -62,6 +66,7 @@ class Supervisor:
     def run(self) -> int:
         """Work until stopped; returns the exit code: 0 as asked, 1 gave up, 3 forced with jobs handed back."""
         while not self._finished:
+            self._watch_children()
             self._spawn()
             try:
                 self._serve_leases()
@@ -92,14 +97,28 @@ class Supervisor:
     def _serve_leases(self) -> None:
         for process in self._processes:
             leases.renew(process, self._queues)
-        for process in list(self._estates):
+        for process in [one for one in self._estates if self._is_settled(one)]:
             count = leases.take_back(process, self._queues, self._report)
-            if process.forced:
+            if process.forced and self._stop_at is not None:
                 self._handed_back += count
             self._estates.remove(process)
             process.close()
         if boottime() >= self._beat_at:
             self._beat()
+
+    def _is_settled(self, dead: Process) -> bool:
+        """Let a clerk tell the server of the jobs that a process was killed for; True once that is over."""
+        if not dead.overdue or (dead.clerk and dead.clerk not in self._processes):
+            return True
+        if dead.clerk is None:
+            dead.renewed_at = 0.0  # so that a server that is away says so before a clerk finds out
+        leases.renew(dead, self._queues)
+        if dead.clerk is None:
+            dead.clerk = self._start("clerk", 1, self._serve_clerk(dead))
+        elif boottime() - dead.clerk.started_at > _CLERK_S:
+            logger.warning("clerk %d does not come to an end: it is killed", dead.clerk.pid)
+            dead.clerk.kill()
+        return False
 
     def _beat(self) -> None:
         passes = [self._recover(queue) for queue in self._queues]
@@ -149,14 +168,21 @@ class Supervisor:
             self._start("keeper", 1, self._serve_keeper)
         if self._stop_at is not None or boottime() < self._spawn_at:
             return
-        while len(self._of("child")) < max(1, self._config.processes):
+        while sum(not one.leaving for one in self._of("child")) < max(1, self._config.processes):
             self._start("child", self._config.threads, self._serve_child(False))
         if self._suspects and not self._of("alone"):
             self._suspects = False
             self._start("alone", 1, self._serve_child(True))
 
-    def _start(self, kind: str, threads: int, serve: Serve) -> None:
-        self._processes.append(self._place.start(kind, threads, serve, self._processes + self._estates))
+    def _start(self, kind: str, threads: int, serve: Serve) -> Process:
+        process = self._place.start(kind, threads, serve, self._processes + self._estates)
+        self._processes.append(process)
+        return process
+
+    def _watch_children(self) -> None:
+        for process in self._of("child") + self._of("alone"):
+            if self._watch and not process.forced:
+                self._watch.look_at(process)
 
     def _bury(self) -> None:
         for process, code in self._place.ended():
@@ -169,8 +195,9 @@ class Supervisor:
             self._note_life(process, code)
 
     def _note_life(self, process: Process, code: int) -> None:
-        if process.kind == "keeper":  # what ends it is no reason to run no jobs
+        if process.kind == "keeper":
             self._keeper_at = boottime() + _KEEPER_PAUSE_S
+        if process.kind in ("keeper", "clerk"):  # what ends them is no reason to run no jobs
             return
         short = code != 0 and boottime() - process.started_at < _SHORT_LIFE_S
         if not short or any(process.board.running()):

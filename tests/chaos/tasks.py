@@ -6,11 +6,13 @@ import ctypes
 import os
 import random
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +164,69 @@ ENDS: dict[str, Callable[[], str]] = {
     "is in a transaction": _break_off_a_query,
     "is in one long call": _sleep_past_the_limit,
 }
+
+
+@task(takes_context=True, time_limit=0.5, max_failures=1)
+def overrun(context: JobContext, how: str) -> str:
+    """Run without end at the first start, in one of the `OVERRUNS`; returns whether that run is over at the second."""
+    if ledger.note_start(context.job_id) == 1:
+        OVERRUNS[how]()
+    return "over" if not Path(f"/proc/{ledger.pids(context.job_id)[0]}").exists() else "still there"
+
+
+@task(takes_context=True, time_limit=0.5, max_failures=1)
+async def overrun_in_coroutine(context: JobContext, how: str) -> None:
+    """Run without end, with or without blocking the event loop."""
+    await sync_to_async(ledger.note_start)(context.job_id)
+    if how == "blocks the loop":
+        time.sleep(600)
+    await asyncio.Event().wait()
+
+
+def _swallow_everything() -> None:
+    while True:
+        with suppress(BaseException):
+            time.sleep(0.01)
+
+
+def _wait_for_database() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SET client_connection_check_interval = '500ms'")
+        cursor.execute("SELECT pg_sleep(600)")
+
+
+def _fork_and_wait() -> None:
+    subprocess.run(["sh", "-c", "sleep 600 & wait"], check=True)
+
+
+OVERRUNS: dict[str, Callable[[], object]] = {
+    "sleeps": partial(time.sleep, 600),
+    "holds the interpreter lock": lambda: ctypes.PyDLL(None).sleep(600),
+    "swallows everything": _swallow_everything,
+    "waits for the database": _wait_for_database,
+    "has forked": _fork_and_wait,
+}
+
+
+def _die_of_a_question(failures: int) -> float:
+    os._exit(9)
+
+
+@task(takes_context=True, time_limit=0.5, backoff=_die_of_a_question, max_stalled=1)
+def overrun_and_tell_nobody(context: JobContext) -> None:
+    """Run without end; whoever asks how long to wait for the next try dies."""
+    ledger.note_start(context.job_id)
+    time.sleep(600)
+
+
+_ballast: list[bytes] = []
+
+
+@task(takes_context=True)
+def grow(context: JobContext, megabytes: int) -> None:
+    """Keep so much memory for ever."""
+    ledger.note_start(context.job_id)
+    _ballast.append(os.urandom(megabytes << 20))
 
 
 @task(takes_context=True, soft_time_limit=30)

@@ -39,6 +39,7 @@ def test_one_process_claims_runs_retries_promotes_mirrors_and_leaves(crew: Crew,
     assert worker.pids == {worker.pid}
     assert {pid for job_id in (*done, soon, dead) for pid in ledger.pids(job_id)} == {worker.pid}
     assert "2 threads of this process, which can't isolate them" in worker.log
+    assert "time_limit does not hold" in worker.log
     assert worker.stop() == 0
 
 
@@ -120,9 +121,10 @@ def test_a_suspect_is_run_too(crew: Crew, queue: Queue) -> None:
     assert end.attempts == 2
 
 
+@pytest.mark.parametrize("option", ["--max-jobs", "--max-memory"])
 @LONG
-def test_children_that_are_not_there_can_not_be_replaced(crew: Crew) -> None:
-    worker = crew.start(*ALONE, "--max-jobs", "5")
+def test_children_that_are_not_there_can_not_be_replaced(crew: Crew, option: str) -> None:
+    worker = crew.start(*ALONE, option, "5")
 
     assert worker.exit_code() == USAGE
-    assert "--max-jobs replaces children, and --processes 0 has none" in worker.log
+    assert f"{option} replaces children, and --processes 0 has none" in worker.log

@@ -66,6 +66,18 @@ def test_with_max_jobs_children_are_replaced_and_no_job_is_lost_or_repeated(crew
     assert len(set(starts)) >= 4
 
 
+def test_with_max_memory_a_child_that_has_grown_is_replaced_and_no_job_is_lost_or_repeated(
+    crew: Crew, queue: Queue
+) -> None:
+    job_ids = enqueue_many(tasks.grow, [((200,), {})] * 3)
+
+    assert crew.start("--max-memory", "250", "--burst").exit_code() == 0
+
+    assert all(seen.is_done(queue, job_id) for job_id in job_ids)
+    assert [len(ledger.pids(job_id)) for job_id in job_ids] == [1, 1, 1]
+    assert len({pid for job_id in job_ids for pid in ledger.pids(job_id)}) == 3
+
+
 def test_without_a_wish_two_queues_are_served_in_turn(crew: Crew, both: tuple[list[str], list[str]]) -> None:
     assert crew.start("--burst").exit_code() == 0
 

@@ -22,6 +22,7 @@ from echomq_django import conf
 from echomq_django.exceptions import BusRefused, InvalidSetting, UnsupportedServer
 from echomq_django.models import DeadJob
 from echomq_django.scheduler import Scheduler
+from echomq_django.worker.child import MEMORY
 from echomq_django.worker.config import WorkerConfig
 from echomq_django.worker.reloader import Reloader
 from echomq_django.worker.start import run_worker
@@ -47,6 +48,7 @@ class Command(BaseCommand):
         parser.add_argument("--burst", action="store_true", help="leave when nothing is pending, due or active")
         parser.add_argument("--grace", type=float, default=30.0, help="seconds for what runs at a stop (default: 30)")
         parser.add_argument("--max-jobs", type=_positive, help="replace a child after so many jobs")
+        parser.add_argument("--max-memory", type=_positive, help="replace a child that has more MiB of memory")
         parser.add_argument("--autoreload", action=BooleanOptionalAction, help="start anew when code changes (DEBUG)")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -87,8 +89,7 @@ def _config(options: dict[str, Any]) -> WorkerConfig:
                 f"queue {name!r} is not in QUEUES of TASKS[{backend.alias!r}] ({', '.join(backend.queues)}).{hint}",
                 returncode=_USAGE,
             )
-    if options["max_jobs"] and not options["processes"]:
-        raise CommandError("--max-jobs replaces children, and --processes 0 has none: drop one", returncode=_USAGE)
+    _refuse_what_can_not_be(options)
     return WorkerConfig(
         alias=backend.alias,
         queues=tuple(queues),
@@ -98,7 +99,17 @@ def _config(options: dict[str, Any]) -> WorkerConfig:
         burst=options["burst"],
         grace=options["grace"],
         max_jobs=options["max_jobs"],
+        max_memory=options["max_memory"],
     )
+
+
+def _refuse_what_can_not_be(options: dict[str, Any]) -> None:
+    for name in ("max_jobs", "max_memory"):
+        if options[name] and not options["processes"]:
+            option = f"--{name.replace('_', '-')}"
+            raise CommandError(f"{option} replaces children, and --processes 0 has none: drop one", returncode=_USAGE)
+    if options["max_memory"] and not MEMORY.exists():
+        raise CommandError(f"--max-memory reads {MEMORY}, which this system does not have", returncode=_USAGE)
 
 
 def _require_tables() -> None:
