@@ -40,7 +40,7 @@ async def coroutine(number: int) -> bytes:
     return bytes(number)
 
 
-@task(lease=60, soft_time_limit=5.5)
+@task(lease=60, soft_time_limit=5.5, time_limit=None)
 async def patient(number: int) -> list[int]:
     return [number]
 

@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -41,6 +42,25 @@ def test_the_fence_and_the_longest_id_come_back_exactly(board: Board) -> None:
     board.begin(1, latest)
 
     assert list(board.running()) == [latest]
+
+
+def test_a_limit_stays_with_the_job_that_it_was_noted_for(board: Board) -> None:
+    board.begin(0, ONE)
+    board.begin(1, OTHER)
+    board.limit(0, 2.5)
+    assert list(board.running()) == [replace(ONE, time_limit=2.5), OTHER]
+
+    board.end(0)
+    board.begin(0, ONE)
+    assert list(board.running()) == [ONE, OTHER]
+
+
+def test_the_turn_of_the_loop_and_the_shortest_lease_do_not_touch_each_other(board: Board) -> None:
+    assert board.turned_at == 0
+    board.turned_at = 12.5
+    board.shortest_lease = 3
+
+    assert (board.turned_at, board.shortest_lease) == (12.5, 3)
 
 
 def test_the_shortest_lease_does_not_touch_what_runs(board: Board) -> None:

@@ -9,6 +9,7 @@ from math import inf
 import pytest
 
 from echomq_django.bus import ids
+from echomq_django.worker import watch as module
 from echomq_django.worker.board import Board, Running, boottime
 from echomq_django.worker.processes import Forks, Process
 from echomq_django.worker.watch import Watch
@@ -16,18 +17,34 @@ from echomq_django.worker.watch import Watch
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 
 JOB = ids.mint("default")
+TICK = 5.0
+
+
+class Hours:
+    """A clock that is turned by hand, and the watch that goes by it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = boottime()
+        monkeypatch.setattr(module, "boottime", lambda: self.now)
+        self.watch = Watch([("default", 10.0), ("endless", inf)], grace=30)
+
+    def pass_by(self, child: Process, seconds: float, tick: float = TICK) -> None:
+        """Let time pass, and look at `child` after each tick."""
+        end = self.now + seconds
+        while self.now < end and not child.forced:
+            self.now = min(end, self.now + tick)
+            self.watch.look_at(child)
 
 
 @pytest.fixture
-def watch() -> Watch:
-    return Watch([("default", 10.0), ("endless", inf)], grace=30)
+def hours(monkeypatch: pytest.MonkeyPatch) -> Hours:
+    return Hours(monkeypatch)
 
 
 @pytest.fixture
 def child() -> Iterator[Process]:
     """A process that listens to nobody."""
-    forks = Forks()
-    child = forks.start("child", 1, _sit, [])
+    child = Forks().start("child", 2, _sit, [])
     yield child
     child.kill()
     os.waitpid(child.pid, 0)
@@ -39,81 +56,90 @@ def _sit(holder: str, board: Board, control: int) -> int:
         signal.pause()
 
 
-def run_for(child: Process, seconds: float, queue: int = 0, time_limit: float = 0.0) -> None:
-    """Let its thread have run a job for so long."""
-    child.board.begin(0, Running(queue, JOB, 1, boottime() - seconds, time_limit))
-
-
-def stand_still(child: Process, seconds: float) -> None:
-    """Let its claiming loop have turned for the last time so long ago."""
-    child.started_at = child.board.turned_at = boottime() - seconds
-
-
-def woken(watch: Watch, child: Process) -> Watch:
-    """Return a watch that has looked after this child for a long time."""
-    watch._awake_since = 0.0
-    return watch
+def begin(child: Process, hours: Hours, queue: int = 0, time_limit: float = 0.0, thread: int = 0) -> None:
+    """Let a thread of it begin a job."""
+    child.board.begin(thread, Running(queue, JOB, 1, hours.now, time_limit))
 
 
 @pytest.mark.parametrize(
     ("seconds", "queue", "time_limit"),
-    [(4, 0, 0), (1_000_000, 1, 0), (1_000_000, 0, inf), (19, 0, 40)],
+    [(4, 0, 0), (100, 1, 0), (100, 0, inf), (15, 0, 40)],
     ids=["of the queue", "none of the queue", "none of the task", "of the task"],
 )
 def test_a_job_inside_its_limit_is_left_alone(
-    watch: Watch, child: Process, caplog: pytest.LogCaptureFixture, seconds: float, queue: int, time_limit: float
+    hours: Hours, child: Process, caplog: pytest.LogCaptureFixture, seconds: float, queue: int, time_limit: float
 ) -> None:
-    run_for(child, seconds, queue, time_limit)
-    watch.look_at(child)
+    begin(child, hours, queue, time_limit)
+    hours.pass_by(child, seconds)
 
     assert (child.leaving, child.forced, caplog.records) == (False, False, [])
 
 
-def test_a_job_that_has_used_half_of_its_time_is_told_of_once(
-    watch: Watch, child: Process, caplog: pytest.LogCaptureFixture
+def test_a_job_that_has_used_half_of_its_time_is_told_of_once_in_each_run(
+    hours: Hours, child: Process, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run_for(child, 6)
-    watch.look_at(child)
-    watch.look_at(child)
-
+    begin(child, hours)
+    hours.pass_by(child, 8, tick=1)
     assert caplog.messages == [f"job {JOB} in default has run for half of its time limit of 10 s"]
     assert caplog.records[0].levelno == logging.WARNING
-    assert not child.leaving
-    run_for(child, 7)  # another run of the same job
-    watch.look_at(child)
+
+    begin(child, hours)
+    hours.pass_by(child, 8, tick=1)
     assert len(caplog.messages) == 2
+    assert not child.leaving
 
 
-def test_a_loop_that_stands_still_while_nothing_runs_costs_its_process(watch: Watch, child: Process) -> None:
-    stand_still(child, 29)
-    woken(watch, child).look_at(child)
+def test_a_job_that_ends_in_the_margin_saves_its_process_and_the_next_has_a_margin_of_its_own(
+    hours: Hours, child: Process
+) -> None:
+    begin(child, hours)
+    begin(child, hours, time_limit=70, thread=1)
+    hours.pass_by(child, 12)
+    assert (child.leaving, child.forced) == (True, False)
+    child.board.end(0)
+    begin(child, hours, queue=1)
+    hours.pass_by(child, 60)
     assert not child.forced
 
-    stand_still(child, 31)
-    watch.look_at(child)
+    hours.pass_by(child, 25)  # the second is beyond its own limit for 27 seconds
+    assert not child.forced
+    hours.pass_by(child, 10)
+    assert [one.time_limit for one in child.overdue] == [70]
+
+
+def test_a_loop_that_stands_still_for_half_a_minute_while_nothing_runs_costs_its_process(
+    hours: Hours, child: Process
+) -> None:
+    hours.pass_by(child, 25)
+    child.board.turned_at = hours.now
+    hours.pass_by(child, 29)
+    assert not child.forced
+
+    hours.pass_by(child, 2)
     assert child.forced
     assert child.overdue == []
 
 
-def test_a_loop_may_stand_still_for_as_long_as_a_lease(watch: Watch, child: Process) -> None:
+def test_a_loop_may_stand_still_for_as_long_as_a_lease(hours: Hours, child: Process) -> None:
     child.board.shortest_lease = 60
-    stand_still(child, 31)
-    woken(watch, child).look_at(child)
+    hours.pass_by(child, 59)
+    assert not child.forced
+
+    hours.pass_by(child, 2)
+    assert child.forced
+
+
+def test_a_loop_may_stand_still_while_a_job_is_inside_its_limit(hours: Hours, child: Process) -> None:
+    begin(child, hours, queue=1)
+    hours.pass_by(child, 1000)
 
     assert not child.forced
 
 
-def test_a_loop_may_stand_still_while_a_job_is_inside_its_limit(watch: Watch, child: Process) -> None:
-    stand_still(child, 1000)
-    run_for(child, 1000, queue=1)
-    woken(watch, child).look_at(child)
-
+def test_children_that_slept_together_with_their_supervisor_get_their_time_anew(hours: Hours, child: Process) -> None:
+    hours.pass_by(child, 1000, tick=1000)
+    hours.pass_by(child, 25)
     assert not child.forced
 
-
-def test_children_that_slept_together_with_their_supervisor_get_their_time_anew(watch: Watch, child: Process) -> None:
-    stand_still(child, 1000)
-    watch._looked_at -= 1000
-    watch.look_at(child)
-
-    assert not child.forced
+    hours.pass_by(child, 10)
+    assert child.forced
