@@ -177,6 +177,8 @@ class Supervisor:
     def _start(self, kind: str, threads: int, serve: Serve) -> Process:
         process = self._place.start(kind, threads, serve, self._processes + self._estates)
         self._processes.append(process)
+        if self._stop_at is not None and kind in ("child", "alone"):  # the signal came while it was forked
+            process.say(STOP)
         return process
 
     def _watch_children(self) -> None:

@@ -28,6 +28,8 @@ class ChaosConfig(AppConfig):
             pre_save.connect(_die_once, sender="django_q.Schedule")
         if os.environ.get("EMQ_TEST_FORKS_DIE"):
             os.register_at_fork(after_in_child=partial(os._exit, 9))
+        if number := os.environ.get("EMQ_TEST_TERM_AT_FORK"):
+            _stop_at_fork(int(number))
         if os.environ.get("EMQ_TEST_SIGNALS"):
             from echomq_django import signals
             from echomq_django.framework import task_finished, task_started
@@ -43,6 +45,12 @@ def _end_with_parent() -> None:
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
     if prctl is not None:
         prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
+
+
+def _stop_at_fork(number: int) -> None:
+    """Let the n-th fork of this process be the moment at which it is told to stop."""
+    forks = iter(range(1, number + 1))
+    os.register_at_fork(after_in_parent=lambda: next(forks, 0) == number and os.kill(os.getpid(), signal.SIGTERM))
 
 
 def _die_once(**facts: Any) -> None:

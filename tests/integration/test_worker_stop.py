@@ -97,6 +97,14 @@ def test_an_idle_worker_stops_at_once_and_reports_success(crew: Crew, queue: Que
     assert worker.stop() == 0
 
 
+def test_a_child_that_is_being_forked_when_the_worker_is_asked_to_stop_hears_of_it(crew: Crew) -> None:
+    keeper_and_child = "2"
+    worker = crew.start("--grace", "600", EMQ_TEST_TERM_AT_FORK=keeper_and_child)
+
+    assert worker.exit_code() == 0
+    assert "stopping" in worker.log
+
+
 def test_a_child_that_is_told_alone_leaves_when_its_job_ends_and_is_replaced(
     crew: Crew, queue: Queue, gate: Path
 ) -> None:
