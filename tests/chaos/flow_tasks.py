@@ -48,10 +48,12 @@ def work_until_cancelled(context: JobContext, ending: str) -> None:
 @task(takes_context=True)
 def report(context: JobContext) -> None:
     """Tell how far it is, and what it does."""
+    ledger.note_start(context.job_id)
     context.log("begins")
     context.progress(1, 4)
     context.log("ends")
     context.progress(3, 4)
+    ledger.note_effect(context.job_id)
 
 
 @task(takes_context=True, retry_on=KeyError)

@@ -1,11 +1,43 @@
-"""A link to a server that a test can cut, silence, or let lose replies."""
+"""A link to a server that a test can cut, silence, let lose replies, or let spring a trap."""
 
 import select
 import socket
 import threading
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Self
 
 from django.db import connection
+
+
+@dataclass(eq=False)
+class Trap:
+    """Calls `spring` once, at the first `command` for which `ready` answers True.
+
+    That is before the command is forwarded, or with `after` once the server has answered it, before the client knows.
+    """
+
+    command: bytes
+    after: bool
+    spring: Callable[[], None]
+    ready: Callable[[], bool]
+    sprung: bool = False
+    _answering: socket.socket | None = None
+
+    def catches(self, source: socket.socket, target: socket.socket, data: bytes) -> bool:
+        """Return whether it has sprung on `data`, which is on its way from `source` to `target`."""
+        if source is self._answering:
+            self._answering = None
+            if data.startswith(b"-NOSCRIPT"):
+                return False
+        elif self.command not in data or not self.ready():
+            return False
+        elif self.after:
+            self._answering = target
+            return False
+        self.spring()
+        self.sprung = True
+        return True
 
 
 class Proxy:
@@ -19,6 +51,7 @@ class Proxy:
         self._asking: set[socket.socket] = set()  # whose reply may get lost
         self._refusing = self._silencing = self._closing = False
         self._losing, self._asked, self._every = b"", 0, 1
+        self._trap: Trap | None = None
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._serve, name="proxy")
         self.attempts = self.lost = 0
@@ -41,9 +74,7 @@ class Proxy:
     def cut(self) -> None:
         """Close all connections and refuse new ones."""
         with self._lock:
-            self._refusing = True
-            while self._peers:
-                self._close(next(iter(self._peers)))
+            self._cut()
 
     def silence(self) -> None:
         """Forward nothing more, on connections of old and of new, which stay open."""
@@ -60,6 +91,11 @@ class Proxy:
         """Close the connection instead of passing on every n-th reply to `command` that is not empty or an error."""
         with self._lock:
             self._losing, self._every = command, every
+
+    def set_trap(self, trap: Trap) -> None:
+        """Cut the link once `trap` has sprung; what it has sprung on is not passed on."""
+        with self._lock:
+            self._trap = trap
 
     def _serve(self) -> None:
         while not self._closing:
@@ -90,6 +126,8 @@ class Proxy:
             data = source.recv(1 << 16)
             if not data or self._gets_lost(source, target, data):
                 self._close(source)
+            elif self._trap and not self._trap.sprung and self._trap.catches(source, target, data):
+                self._cut()
             else:
                 target.sendall(data)
         except OSError:
@@ -106,6 +144,11 @@ class Proxy:
                     self.lost += 1
                     return True
         return False
+
+    def _cut(self) -> None:
+        self._refusing = True
+        while self._peers:
+            self._close(next(iter(self._peers)))
 
     def _close(self, one: socket.socket) -> None:
         for end in (one, self._peers.pop(one)):

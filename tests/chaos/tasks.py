@@ -414,6 +414,7 @@ def fail_once(context: JobContext) -> None:
     """Fail at the first start only, and be tried again at once."""
     if ledger.note_start(context.job_id) == 1:
         raise ValueError("only once")
+    ledger.note_effect(context.job_id)
 
 
 def _no_idea(failures: int) -> float:
