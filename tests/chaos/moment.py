@@ -7,6 +7,7 @@ from typing import TypeVar
 import pytest
 
 from echomq_django.bus import jobs
+from echomq_django.bus.queue import Queue
 from echomq_django.bus.row import State
 from echomq_django.bus.scripts import ROOT, Script
 from echomq_django.connection import get_bus
@@ -37,8 +38,8 @@ class Moment:
     What a test expects as a pair is what holds if the call never reached the server, and if only its answer got lost.
     """
 
-    def __init__(self, crew: Crew, link: Proxy, script: str, after: bool) -> None:
-        self._crew, self._link, self._after = crew, link, after
+    def __init__(self, crew: Crew, queue: Queue, link: Proxy, script: str, after: bool) -> None:
+        self._crew, self._queue, self._link, self._after = crew, queue, link, after
         self._command = b"EVALSHA\r\n$40\r\n" + Script(script).sha.encode()
         self._victim: Worker | None = None
         self._trap: Trap | None = None
@@ -67,9 +68,9 @@ class Moment:
         """Return what is expected here."""
         return pair[self._after]
 
-    def finds(self, job_id: str, before: State | None, after: State | None, queue_name: str = "default") -> None:
-        """Check where the job is now, which tells that the worker has come as far as that and no further."""
-        found = jobs.read(get_bus().queue(queue_name), job_id)
+    def finds(self, job_id: str, before: State | None, after: State | None) -> None:
+        """Check where a job is now, which tells that the worker has come so far and no further."""
+        found = jobs.read(self._queue, job_id)
         assert (found and found.state) is self.pick((before, after)), found
 
     @contextmanager
@@ -77,7 +78,7 @@ class Moment:
         """Start the heir; in the end nothing may be left but the traces of what is over."""
         self._crew.start()
         yield
-        until(lambda: not _left() and not OutboxJob.objects.exists())
+        until(lambda: not self._left() and not OutboxJob.objects.exists())
         assert DeadJob.objects.count() == deaths
 
     def ends(
@@ -88,16 +89,13 @@ class Moment:
         stalls: tuple[int, int] = (0, 0),
         failures: tuple[int, int] = (0, 0),
     ) -> None:
-        """Wait until a job of the queue `default` is done, and check what that took."""
-        queue = get_bus().queue("default")
-        seen.done(queue, job_id)
-        found = (ledger.starts(job_id), *(seen.events(queue, kind, job_id) for kind in ("stalled", "retried")))
+        """Wait until a job is done, and check what that took."""
+        seen.done(self._queue, job_id)
+        found = (ledger.starts(job_id), *(seen.events(self._queue, kind, job_id) for kind in ("stalled", "retried")))
         assert found == tuple(map(self.pick, (starts, stalls, failures))), found
         assert ledger.effect(job_id) is not None
 
-
-def _left() -> list[str]:
-    """Return the keys of jobs that are not over, of locks, and of what runs in lanes."""
-    bus = get_bus()
-    _, queues = read_all(bus.queue("default").client, bus.settings.prefix)
-    return [name for keys in queues.values() for name in keys if not name.startswith(STAY)]
+    def _left(self) -> list[str]:
+        """Return the keys of jobs that are not over, of locks, and of what runs in lanes."""
+        _, queues = read_all(self._queue.client, get_bus().settings.prefix)
+        return [name for keys in queues.values() for name in keys if not name.startswith(STAY)]

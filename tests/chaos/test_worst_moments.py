@@ -50,9 +50,9 @@ def lease() -> float:
 
 
 @pytest.fixture(params=["before", "after"])
-def moment(request: pytest.FixtureRequest, crew: Crew, to_server: Proxy, script: str) -> Moment:
+def moment(request: pytest.FixtureRequest, crew: Crew, queue: Queue, to_server: Proxy, script: str) -> Moment:
     """The moment before or after a call of the script that the test names."""
-    return Moment(crew, to_server, script, request.param == "after")
+    return Moment(crew, queue, to_server, script, request.param == "after")
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_each_script_that_a_worker_calls_is_among_them() -> None:
 
 
 @at("queue/open")
-def test_opening(moment: Moment, queue: Queue) -> None:
+def test_a_worker_that_is_lost_at_its_start_leaves_the_jobs_to_the_next(moment: Moment, queue: Queue) -> None:
     job_id = tasks.work.enqueue().id
     moment.strike()
     assert queue.client.hget(queue.keys.meta, "lease_ms") == moment.pick((None, b"1500"))
@@ -76,7 +76,7 @@ def test_opening(moment: Moment, queue: Queue) -> None:
 
 
 @at("jobs/claim")
-def test_claiming(moment: Moment) -> None:
+def test_a_claim_that_nobody_heard_of_costs_a_stall_and_no_job(moment: Moment) -> None:
     job_id = tasks.work.enqueue().id
     moment.strike()
     moment.finds(job_id, State.PENDING, State.ACTIVE)
@@ -85,7 +85,7 @@ def test_claiming(moment: Moment) -> None:
 
 
 @at("jobs/claim_suspect")
-def test_claiming_a_suspect(moment: Moment, queue: Queue) -> None:
+def test_a_suspect_is_claimed_once_more_and_its_neighbour_pays_nothing(moment: Moment, queue: Queue) -> None:
     first, second = rows = scenes.active(queue, 2, holder=GHOST, **WORK)
     abandon(queue, GHOST, [(row.job_id, row.token.fence) for row in rows])
     moment.strike()
@@ -96,7 +96,7 @@ def test_claiming_a_suspect(moment: Moment, queue: Queue) -> None:
 
 
 @at("jobs/extend")
-def test_renewing(moment: Moment, queue: Queue, gate: Path) -> None:
+def test_a_job_comes_back_when_nobody_renews_its_lease(moment: Moment, queue: Queue, gate: Path) -> None:
     job_id = tasks.hold.enqueue(str(gate)).id
     moment.strike()
     row = seen.row(queue, job_id)
@@ -106,7 +106,7 @@ def test_renewing(moment: Moment, queue: Queue, gate: Path) -> None:
 
 
 @at("jobs/progress")
-def test_telling_of_progress(moment: Moment, queue: Queue) -> None:
+def test_a_job_that_told_of_its_progress_starts_once_more(moment: Moment, queue: Queue) -> None:
     job_id = flow_tasks.report.enqueue().id
     moment.strike()
     moment.finds(job_id, State.ACTIVE, State.ACTIVE)
@@ -117,7 +117,7 @@ def test_telling_of_progress(moment: Moment, queue: Queue) -> None:
 
 
 @at("jobs/complete")
-def test_completing_a_unique_job_of_a_lane_that_runs_one_at_a_time(moment: Moment, queue: Queue) -> None:
+def test_an_end_that_the_server_knows_frees_lock_and_lane_and_is_the_end(moment: Moment, queue: Queue) -> None:
     limits.set(queue, lane="narrow", concurrency=1)
     narrow = tasks.work.using(lane="narrow")
     job_id, next_one = narrow.using(unique="done").enqueue().id, narrow.enqueue().id
@@ -130,7 +130,7 @@ def test_completing_a_unique_job_of_a_lane_that_runs_one_at_a_time(moment: Momen
 
 
 @at("jobs/complete")
-def test_completing_a_step_of_a_chain(moment: Moment) -> None:
+def test_the_next_step_of_a_chain_comes_once(moment: Moment) -> None:
     job_id = enqueue_chain(step(tasks.work), step(tell, "next")).id
     moment.strike()
     moment.finds(job_id, State.ACTIVE, State.COMPLETED)
@@ -141,7 +141,7 @@ def test_completing_a_step_of_a_chain(moment: Moment) -> None:
 
 
 @at("jobs/complete")
-def test_completing_the_last_member_of_a_group(moment: Moment, queue: Queue) -> None:
+def test_the_job_after_a_group_comes_once(moment: Moment, queue: Queue) -> None:
     group = enqueue_group([step(tasks.work)], then=step(tell, "then"))
     moment.strike()
     moment.finds(group.members[0], State.ACTIVE, State.COMPLETED)
@@ -153,7 +153,7 @@ def test_completing_the_last_member_of_a_group(moment: Moment, queue: Queue) -> 
 
 
 @at("jobs/retry")
-def test_asking_for_another_try(moment: Moment) -> None:
+def test_a_failure_is_charged_if_the_server_heard_of_it(moment: Moment) -> None:
     job_id = tasks.fail_once.enqueue().id
     moment.strike()
     moment.finds(job_id, State.ACTIVE, State.SCHEDULED)
@@ -162,7 +162,7 @@ def test_asking_for_another_try(moment: Moment) -> None:
 
 
 @at("jobs/retry")
-def test_asking_for_another_try_of_a_job_that_is_cancelled(moment: Moment, queue: Queue) -> None:
+def test_a_cancelled_job_that_asks_for_another_try_gets_none(moment: Moment, queue: Queue) -> None:
     result = flow_tasks.work_until_cancelled.enqueue("retry")
     moment.arm()
     moment.start()
@@ -177,7 +177,9 @@ def test_asking_for_another_try_of_a_job_that_is_cancelled(moment: Moment, queue
 
 
 @at("jobs/release")
-def test_handing_back_a_job_that_waits_behind_a_long_one(moment: Moment, queue: Queue, gate: Path) -> None:
+def test_a_job_that_is_handed_back_unstarted_starts_once_and_is_charged_nothing(
+    moment: Moment, queue: Queue, gate: Path
+) -> None:
     enqueue_many(tasks.nothing, [((), {})] * 60)  # so short that it takes some in advance
     long, waiting = tasks.hold.enqueue(str(gate)).id, tasks.work.enqueue().id
     moment.strike(ready=lambda: seen.is_in(queue, waiting, State.ACTIVE))
@@ -190,7 +192,7 @@ def test_handing_back_a_job_that_waits_behind_a_long_one(moment: Moment, queue: 
 
 
 @at("jobs/die")
-def test_giving_up(moment: Moment) -> None:
+def test_a_job_that_gives_up_becomes_one_dead_job(moment: Moment) -> None:
     job_id = tasks.raise_error.using(unique="done").enqueue("SystemExit").id
     moment.strike()
     moment.finds(job_id, State.ACTIVE, State.DEAD)
@@ -200,7 +202,7 @@ def test_giving_up(moment: Moment) -> None:
 
 
 @at("dead/unmirrored")
-def test_reading_deaths(moment: Moment, queue: Queue) -> None:
+def test_a_death_that_was_only_read_becomes_one_dead_job(moment: Moment, queue: Queue) -> None:
     [row] = scenes.dead(queue, **WORK)
     moment.strike()
     moment.finds(row.job_id, State.DEAD, State.DEAD)
@@ -210,7 +212,7 @@ def test_reading_deaths(moment: Moment, queue: Queue) -> None:
 
 
 @at("dead/forget")
-def test_forgetting_deaths_that_the_database_has(moment: Moment, queue: Queue) -> None:
+def test_a_death_that_the_database_has_becomes_no_second_dead_job(moment: Moment, queue: Queue) -> None:
     [row] = scenes.dead(queue, **WORK)
     moment.strike()
     moment.finds(row.job_id, State.DEAD, None)
@@ -220,7 +222,7 @@ def test_forgetting_deaths_that_the_database_has(moment: Moment, queue: Queue) -
 
 
 @at("dead/requeue")
-def test_relaying_a_requeue(moment: Moment, queue: Queue) -> None:
+def test_a_requeued_job_gets_one_new_life(moment: Moment, queue: Queue) -> None:
     scenes.dead(queue, **WORK)
     [dead] = mirror(queue, "default")
     with transaction.atomic():
@@ -232,7 +234,7 @@ def test_relaying_a_requeue(moment: Moment, queue: Queue) -> None:
 
 
 @at("jobs/enqueue")
-def test_relaying_a_job_that_was_parked(moment: Moment) -> None:
+def test_a_parked_job_is_pushed_once(moment: Moment) -> None:
     parked = outbox.park("default", "default", NewJob(ids.mint("default"), **WORK), "")
     moment.strike()
     moment.finds(parked.job_id, None, State.PENDING)
@@ -241,7 +243,7 @@ def test_relaying_a_job_that_was_parked(moment: Moment) -> None:
 
 
 @at("jobs/cancel")
-def test_relaying_that_a_parked_job_is_cancelled(moment: Moment, queue: Queue) -> None:
+def test_a_parked_job_that_is_cancelled_never_starts(moment: Moment, queue: Queue) -> None:
     parked = outbox.park("default", "default", NewJob(ids.mint("default"), **WORK), "")
     OutboxJob.objects.update(extras={"cancelled": True})
     moment.strike()
@@ -252,7 +254,7 @@ def test_relaying_that_a_parked_job_is_cancelled(moment: Moment, queue: Queue) -
 
 
 @at("groups/leave")
-def test_relaying_that_a_discarded_job_leaves_its_group(moment: Moment, queue: Queue) -> None:
+def test_a_group_waits_no_more_for_a_member_that_is_discarded(moment: Moment, queue: Queue) -> None:
     group = enqueue_group([step(tasks.work)], then=step(tell, "then"))
     rows = jobs.claim(queue, GHOST, scenes.nonce(), 1)
     jobs.die(queue, GHOST, list(map(scenes.death, rows)))
@@ -267,7 +269,7 @@ def test_relaying_that_a_discarded_job_leaves_its_group(moment: Moment, queue: Q
 
 
 @at("jobs/enqueue")
-def test_handing_the_next_step_to_another_queue(moment: Moment, queue: Queue, emails: Queue) -> None:
+def test_the_next_step_reaches_another_queue_once(moment: Moment, queue: Queue, emails: Queue) -> None:
     enqueue_chain(step(add, 1), step(tell.using(queue_name="emails"), "next"))
     moment.strike()
     assert queue.client.llen(queue.keys.handoff) == 1
@@ -278,7 +280,7 @@ def test_handing_the_next_step_to_another_queue(moment: Moment, queue: Queue, em
 
 
 @at("groups/release")
-def test_telling_another_queue_that_a_group_is_over(moment: Moment, queue: Queue, emails: Queue) -> None:
+def test_another_queue_hears_that_a_group_is_over(moment: Moment, queue: Queue, emails: Queue) -> None:
     group = enqueue_group([step(tasks.work)], then=step(tell.using(queue_name="emails"), "then"))
     moment.strike()
     assert queue.client.llen(queue.keys.handoff) == 1
@@ -290,7 +292,7 @@ def test_telling_another_queue_that_a_group_is_over(moment: Moment, queue: Queue
 
 
 @at("recovery/recover")
-def test_taking_back_an_expired_lease(moment: Moment, queue: Queue) -> None:
+def test_a_lease_that_expired_is_charged_one_stall(moment: Moment, queue: Queue) -> None:
     [row] = scenes.active(queue, holder=GHOST, **WORK)
 
     def the_lease_has_just_ended() -> bool:
@@ -304,7 +306,7 @@ def test_taking_back_an_expired_lease(moment: Moment, queue: Queue) -> None:
 
 
 @at("recovery/abandon")
-def test_taking_back_what_a_dead_child_had(moment: Moment, gate: Path) -> None:
+def test_the_job_of_a_dead_child_is_charged_one_stall(moment: Moment, gate: Path) -> None:
     job_id = tasks.hold.enqueue(str(gate)).id
     moment.arm()
     moment.start()
@@ -317,7 +319,7 @@ def test_taking_back_what_a_dead_child_had(moment: Moment, gate: Path) -> None:
 
 
 @at("schedule/promote")
-def test_promoting_what_is_due(moment: Moment, queue: Queue) -> None:
+def test_a_job_that_is_due_starts_once(moment: Moment, queue: Queue) -> None:
     [job_id] = scenes.enqueued(queue, delay_ms=1, **WORK)
     moment.strike()
     moment.finds(job_id, State.SCHEDULED, State.PENDING)
@@ -326,7 +328,7 @@ def test_promoting_what_is_due(moment: Moment, queue: Queue) -> None:
 
 
 @at("schedule/fire")
-def test_firing_a_slot(moment: Moment, queue: Queue) -> None:
+def test_a_slot_is_fired_once(moment: Moment, queue: Queue) -> None:
     row = schedule(tasks.tick, every=3600, name="hourly", args=["hourly"])
     rows = Schedule.objects.filter(pk=row.pk)
     rows.update(next_run=datetime.now(UTC))
@@ -339,7 +341,7 @@ def test_firing_a_slot(moment: Moment, queue: Queue) -> None:
 
 
 @at("queue/count")
-def test_asking_whether_anything_is_left(moment: Moment, gate: Path) -> None:
+def test_a_worker_that_asks_what_is_left_leaves_its_job_to_the_next(moment: Moment, gate: Path) -> None:
     job_id = tasks.hold.enqueue(str(gate)).id
     moment.start("--burst")
     until(lambda: ledger.starts(job_id))
@@ -351,7 +353,7 @@ def test_asking_whether_anything_is_left(moment: Moment, gate: Path) -> None:
 
 
 @at("wakeups/pass_on")
-def test_leaving(moment: Moment, queue: Queue, gate: Path) -> None:
+def test_a_worker_that_leaves_takes_nothing_with_it(moment: Moment, queue: Queue, gate: Path) -> None:
     last = tasks.hold.enqueue(str(gate)).id
     moment.arm()
     victim = moment.start()
