@@ -50,7 +50,12 @@ def _end_with_parent() -> None:
 def _stop_at_fork(number: int) -> None:
     """Let the n-th fork of this process be the moment at which it is told to stop."""
     forks = iter(range(1, number + 1))
-    os.register_at_fork(after_in_parent=lambda: next(forks, 0) == number and os.kill(os.getpid(), signal.SIGTERM))
+
+    def note() -> None:
+        if next(forks, 0) == number:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    os.register_at_fork(after_in_parent=note)
 
 
 def _die_once(**facts: Any) -> None:
