@@ -48,11 +48,17 @@ def work_until_cancelled(context: JobContext, ending: str) -> None:
 @task(takes_context=True)
 def report(context: JobContext) -> None:
     """Tell how far it is, and what it does."""
-    ledger.note_start(context.job_id)
     context.log("begins")
     context.progress(1, 4)
     context.log("ends")
     context.progress(3, 4)
+
+
+@task(takes_context=True)
+def log_and_work(context: JobContext) -> None:
+    """Write a line into the log of the job, then have an effect."""
+    ledger.note_start(context.job_id)
+    context.log("begins")
     ledger.note_effect(context.job_id)
 
 
