@@ -15,7 +15,7 @@ demo: $(DEMO) ## Start servers, worker and site of the example project
 	@$(BIN)/python example_project/manage.py demo
 
 test: $(DEVELOP) chromium ## Run all tests with the coverage gate; ARGS="-k lane" adds arguments for pytest
-	@$(BIN)/python -m pytest -n 4 --cov --cov-report=term $(ARGS)
+	@$(BIN)/python -m pytest -n 4 --dist worksteal --cov --cov-report=term $(ARGS)
 
 check: $(DEVELOP) docs ## Check style, types, import rules, Lua scripts, migrations and the documentation
 	@$(BIN)/ruff check --quiet

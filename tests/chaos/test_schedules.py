@@ -47,6 +47,8 @@ def test_each_slot_is_fired_once_by_two_workers_and_a_cluster_while_schedulers_d
         until(lambda: not death.exists())
     # From here on the cluster schedules nothing any more, which is a matter of its own.
     Schedule.objects.create(name="broken", func="no.such", args="((((", cluster="emq", schedule_type="D")
+    for worker in workers:
+        worker.logged("schedule 'broken'")
     until(lambda: rounds(ROUNDS))
     Schedule.objects.update(repeats=0)
     until(lambda: count(queue).pending + count(queue).active == 0)
