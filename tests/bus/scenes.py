@@ -105,10 +105,9 @@ def stay_awake(queue: Queue) -> None:
 
 def fill_bucket(queue: Queue, lane: str | None) -> None:
     """Let so much time have passed that the bucket of a lane, or of the queue, is full and nothing waits for it."""
-    name, now = "bucket:" if lane is None else f"bucket:lane:{lane}", server_ms(queue)
-    queue.client.hdel(queue.keys.limits, name)
-    if queue.client.zscore(queue.keys.held, lane or "") not in (None, float("inf")):
-        queue.client.zadd(queue.keys.held, {lane or "": now - 1})
+    queue.client.hdel(queue.keys.limits, "bucket:" if lane is None else f"bucket:lane:{lane}")
+    if lane is not None and queue.client.zscore(queue.keys.held, lane) not in (None, float("inf")):
+        queue.client.zadd(queue.keys.held, {lane: server_ms(queue) - 1})
 
 
 def make_due(queue: Queue, *job_ids: str) -> None:
