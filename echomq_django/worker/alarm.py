@@ -98,7 +98,7 @@ async def within(seconds: float, coroutine: Coroutine[Any, Any, Any]) -> Any:
             return await coroutine
     except TimeoutError as error:
         if limit.expired():
-            raise SoftTimeLimit from error.__cause__  # the cancellation knows what was awaited
+            raise SoftTimeLimit from error.__context__  # the cancellation knows what was awaited
         raise
 
 

@@ -2,6 +2,8 @@
 
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
@@ -41,6 +43,14 @@ NOT_OF_A_WORKER = {
 }
 GHOST = "host:1:gone"  # a holder of whom nothing is left
 WORK = {"body": Message(tasks.work.module_path, b"[[],{}]").pack(), "lease_ms": 1500}
+
+
+@contextmanager
+def nothing_claimed(queue: Queue) -> Iterator[None]:
+    """Keep the other processes of a worker from claiming what one of them has moved, until all of them are dead."""
+    limits.pause(queue)
+    yield
+    limits.resume(queue)
 
 
 @pytest.fixture
@@ -227,17 +237,19 @@ def test_a_requeued_job_gets_one_new_life(moment: Moment, queue: Queue) -> None:
     [dead] = mirror(queue, "default")
     with transaction.atomic():
         outbox.park_revivals([dead])
-    moment.strike()
-    moment.finds(dead.job_id, None, State.PENDING)
+    with nothing_claimed(queue):
+        moment.strike()
+        moment.finds(dead.job_id, None, State.PENDING)
     with moment.inherited(deaths=1):
         moment.ends(dead.job_id)
 
 
 @at("jobs/enqueue")
-def test_a_parked_job_is_pushed_once(moment: Moment) -> None:
+def test_a_parked_job_is_pushed_once(moment: Moment, queue: Queue) -> None:
     parked = outbox.park("default", "default", NewJob(ids.mint("default"), **WORK), "")
-    moment.strike()
-    moment.finds(parked.job_id, None, State.PENDING)
+    with nothing_claimed(queue):
+        moment.strike()
+        moment.finds(parked.job_id, None, State.PENDING)
     with moment.inherited():
         moment.ends(parked.job_id)
 
@@ -299,21 +311,23 @@ def test_a_lease_that_expired_is_charged_one_stall(moment: Moment, queue: Queue)
         scenes.expire(queue, row)
         return True
 
-    moment.strike(ready=the_lease_has_just_ended)
-    moment.finds(row.job_id, State.ACTIVE, State.PENDING)
+    with nothing_claimed(queue):
+        moment.strike(ready=the_lease_has_just_ended)
+        moment.finds(row.job_id, State.ACTIVE, State.PENDING)
     with moment.inherited():
         moment.ends(row.job_id, stalls=(1, 1))
 
 
 @at("recovery/abandon")
-def test_the_job_of_a_dead_child_is_charged_one_stall(moment: Moment, gate: Path) -> None:
+def test_the_job_of_a_dead_child_is_charged_one_stall(moment: Moment, queue: Queue, gate: Path) -> None:
     job_id = tasks.hold.enqueue(str(gate)).id
     moment.arm()
     moment.start()
     [child] = until(lambda: ledger.pids(job_id))
-    os.kill(child, signal.SIGKILL)
-    moment.comes()
-    moment.finds(job_id, State.ACTIVE, State.PENDING)
+    with nothing_claimed(queue):
+        os.kill(child, signal.SIGKILL)
+        moment.comes()
+        moment.finds(job_id, State.ACTIVE, State.PENDING)
     with moment.inherited():
         moment.ends(job_id, starts=(2, 2), stalls=(1, 1))
 
@@ -321,8 +335,9 @@ def test_the_job_of_a_dead_child_is_charged_one_stall(moment: Moment, gate: Path
 @at("schedule/promote")
 def test_a_job_that_is_due_starts_once(moment: Moment, queue: Queue) -> None:
     [job_id] = scenes.enqueued(queue, delay_ms=1, **WORK)
-    moment.strike()
-    moment.finds(job_id, State.SCHEDULED, State.PENDING)
+    with nothing_claimed(queue):
+        moment.strike()
+        moment.finds(job_id, State.SCHEDULED, State.PENDING)
     with moment.inherited():
         moment.ends(job_id)
 
