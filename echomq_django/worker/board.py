@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from struct import Struct
 
 _SECONDS = Struct("<d")
-_LEASE_AT, _TURN_AT, _SLOTS_AT = 0, 8, 16  # the shortest lease in hand, 0 = nothing in hand; the last turn; the threads
+_LEASE_AT, _TURN_AT, _SLOTS_AT = 0, 8, 16  # the shortest lease in hand, 0 = nothing in hand; the last turn; the places
 _SLOT = Struct("<BB29sddd")  # used, queue, id, fence, started, time limit
 
 
@@ -22,7 +22,7 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A job that a thread of a child is running: its queue (index), id, fence and start in `boottime()`.
+    """A job that a child is running: its queue (index), id, fence and start in `boottime()`.
 
     `time_limit` is what its task says in seconds, `inf` for none; 0 leaves it to the queue.
     """
@@ -35,7 +35,7 @@ class Running:
 
 
 class Board:
-    """One page written by a child and read by its supervisor, never locked.
+    """One page written by a child and read by its supervisor, never locked: a place for each job that can run at once.
 
     The child writes a slot before it raises the slot's first byte, and lowers it before it writes again, so that a
     reader sees a whole job or none, whenever the writer dies.
@@ -45,25 +45,25 @@ class Board:
         self.threads = threads
         self._memory = mmap.mmap(-1, _SLOTS_AT + threads * _SLOT.size)
 
-    def begin(self, thread: int, running: Running) -> None:
-        """Note that `thread` starts a job."""
-        at = _SLOTS_AT + thread * _SLOT.size
+    def begin(self, place: int, running: Running) -> None:
+        """Note that a job starts in `place`."""
+        at = _SLOTS_AT + place * _SLOT.size
         job_id = running.job_id.encode()
         _SLOT.pack_into(self._memory, at, 0, running.queue, job_id, running.fence, running.started, running.time_limit)
         self._memory[at] = 1
 
-    def limit(self, thread: int, seconds: float) -> None:
-        """Note the time limit of the job that `thread` runs."""
-        _SECONDS.pack_into(self._memory, _SLOTS_AT + (thread + 1) * _SLOT.size - _SECONDS.size, seconds)
+    def limit(self, place: int, seconds: float) -> None:
+        """Note the time limit of the job in `place`."""
+        _SECONDS.pack_into(self._memory, _SLOTS_AT + (place + 1) * _SLOT.size - _SECONDS.size, seconds)
 
-    def end(self, thread: int) -> None:
-        """Note that `thread` runs nothing any more."""
-        self._memory[_SLOTS_AT + thread * _SLOT.size] = 0
+    def end(self, place: int) -> None:
+        """Note that nothing runs in `place` any more."""
+        self._memory[_SLOTS_AT + place * _SLOT.size] = 0
 
     def running(self) -> Iterator[Running]:
         """Yield what the child runs now, or ran when it died."""
-        for thread in range(self.threads):
-            used, queue, job_id, fence, *times = _SLOT.unpack_from(self._memory, _SLOTS_AT + thread * _SLOT.size)
+        for place in range(self.threads):
+            used, queue, job_id, fence, *times = _SLOT.unpack_from(self._memory, _SLOTS_AT + place * _SLOT.size)
             if used:
                 yield Running(queue, job_id.decode(), int(fence), *times)
 

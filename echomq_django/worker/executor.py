@@ -2,8 +2,7 @@
 
 import json
 import logging
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine
 from contextvars import Context
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -110,10 +109,11 @@ class Executor:
         loop: Coroutines | None = None,
         tends: bool = True,
     ) -> None:
-        self._alias, self._holder, self._board, self._tends = alias, holder, board, tends
+        self._alias, self._holder, self._board = alias, holder, board
         self._settings = load(alias)
         self._loop = loop or Loop()
-        self._of_coroutines = CoroutineConnections()
+        self._tend = tend_connections if tends else _leave_alone
+        self._of_coroutines = CoroutineConnections() if tends else None
         self._alarms = Alarms()
 
     def run(self, held: Held, done: Callable[[Ended], None]) -> None:
@@ -192,8 +192,9 @@ class Executor:
             results.succeeded(result, job.value)
         else:
             results.failed(result, job.error)
-        with self._tended():
-            self._send(task_finished, result)
+        self._tend()
+        self._send(task_finished, result)
+        self._tend()
 
     def _read(self, held: Held) -> Job:
         message = Message.unpack(held.row.body)
@@ -214,13 +215,16 @@ class Executor:
         handler, limit = self._begin(job), job.setting("soft_time_limit")
         if _is_coroutine_function(job.task.func):
             return self._loop.run(self._call_async(handler, job))
-        with self._tended():
+        self._tend()
+        try:
             if limit is None:
                 return handler()
             return self._alarms.run(limit, handler, partial(self._drop_connections, job.queue))
+        finally:
+            self._tend()
 
     async def _call_async(self, handler: Callable[[], Coroutine[Any, Any, Any]], job: Job) -> Any:
-        if self._tends:
+        if self._of_coroutines:
             await self._of_coroutines.tend()
         limit = job.setting("soft_time_limit")
         return await (handler() if limit is None else within(limit, handler()))
@@ -234,17 +238,6 @@ class Executor:
         if task.takes_context and result is not None:
             args = [make_context(result, job.row, job.queue), *args]
         return partial(task.func, *args, **job.kwargs)
-
-    @contextmanager
-    def _tended(self) -> Iterator[None]:
-        if not self._tends:
-            yield
-            return
-        tend_connections()
-        try:
-            yield
-        finally:
-            tend_connections()
 
     def _completed(self, job: Job) -> End:
         value = _to_json(job)
@@ -295,6 +288,10 @@ class Executor:
         for receiver, error in signal.send_robust(sender=type(task_backends[self._alias]), task_result=result):
             if isinstance(error, Exception):
                 logger.error("a receiver of a task signal failed: %r", receiver, exc_info=error)
+
+
+def _leave_alone() -> None:
+    """Keep the connections as they are: whoever runs the jobs uses them too."""
 
 
 def _failed_itself(held: Held) -> Ended:

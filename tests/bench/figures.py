@@ -85,6 +85,11 @@ class Bench:
                 process.terminate()
                 process.wait(TIMEOUT)
 
+    def wait_for_last(self) -> None:
+        """Return when the job that reports has run and nothing is left."""
+        self.reports.next(TIMEOUT)
+        self.wait_until_done()
+
     def wait_until_done(self) -> None:
         """Return when no job is pending, due or held."""
         deadline = time.monotonic() + TIMEOUT
@@ -114,16 +119,8 @@ def drained(bench: Bench, jobs: int, name: str, *options: str) -> Figures:
         processes.freeze(pid)
         bench.fill(count - 1, name)
         bench.report()
-        cpu, server, began = processes.cpu(pid), bench.server_cpu(), time.monotonic()
-        processes.thaw(pid)
-        bench.reports.next(TIMEOUT)
-        bench.wait_until_done()
-        seconds, server = time.monotonic() - began, bench.server_cpu() - server
-        return {
-            "jobs/s": count / seconds,
-            "worker CPU, µs a job": (processes.calm_cpu(pid) - cpu) / count * 1e6,
-            "server CPU, µs a job": server / count * 1e6,
-        }
+        names = ("jobs/s", "worker CPU, µs a job", "server CPU, µs a job")
+        return dict(zip(names, processes.drain(pid, count, bench.server_cpu, bench.wait_for_last), strict=True))
 
 
 def drain(bench: Bench) -> Figures:

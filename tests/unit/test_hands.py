@@ -148,6 +148,29 @@ def test_a_full_hand_wakes_nobody_before_half_of_what_waited_has_ended(hands: Ha
     wait_for(lambda: hands.ended() is not None and len(hands) == 0)
 
 
+def test_a_job_that_says_later_that_it_has_ended_keeps_its_place_and_no_thread(board: Board) -> None:
+    running: dict[str, Callable[[], None]] = {}
+
+    def begin(job: Held, done: Callable[[Ended], None]) -> None:
+        running[job.row.job_id] = lambda: done(Ended(job, Release(job.row.job_id, job.row.token)))
+
+    hands, order = Hands(board, begin), [held() for _ in range(3)]
+    hands.add(order)
+    wait_for(lambda: len(running) == 2)
+    assert {one.job_id for one in board.running()} == running.keys() == {job.row.job_id for job in order[:2]}
+    assert (hands.waiting, hands.ended()) == (1, [])
+
+    running[order[1].row.job_id]()
+    wait_for(lambda: len(running) == 3)
+    assert [one.held for one in hands.ended()] == [order[1]]
+    assert {one.job_id for one in board.running()} == {order[0].row.job_id, order[2].row.job_id}
+
+    for job in (order[0], order[2]):
+        running[job.row.job_id]()
+    hands.close()
+    wait_for(lambda: not [one for one in threading.enumerate() if one.name == "emq-jobs"])
+
+
 def test_a_poke_wakes_whoever_waits_for_an_end(hands: Hands) -> None:
     assert not select.select([hands], [], [], 0)[0]
     hands.poke()

@@ -104,17 +104,8 @@ class Turn:
     def drain(self, pid: int, count: int) -> Figures:
         """Return the rate at which the worker drains `count` jobs, and what a job costs both sides."""
         self.fill(pid, count)
-        cpu, server = processes.cpu(pid), self.server_cpu()
-        began = time.monotonic()
-        processes.thaw(pid)
-        self.reports.next(DRAIN_TIMEOUT)
-        self.wait_until_done()
-        seconds, server = time.monotonic() - began, self.server_cpu() - server
-        return {
-            "jobs_per_s": count / seconds,
-            "worker_us": (processes.calm_cpu(pid) - cpu) / count * 1e6,
-            "server_us": server / count * 1e6,
-        }
+        names = ("jobs_per_s", "worker_us", "server_us")
+        return dict(zip(names, processes.drain(pid, count, self.server_cpu, self.wait_for_last), strict=True))
 
     def fill(self, pid: int, count: int) -> None:
         """Enqueue `count` jobs, of which the last one reports, behind the back of a frozen worker."""
@@ -123,8 +114,9 @@ class Turn:
             self.ask("one", count - 1)
         self.ask("report", 1)
 
-    def wait_until_done(self) -> None:
-        """Return when the queue knows of no job that is not done."""
+    def wait_for_last(self) -> None:
+        """Return when the job that reports has run and the queue knows of no job that is not done."""
+        self.reports.next(DRAIN_TIMEOUT)
         deadline = time.monotonic() + START_TIMEOUT
         while left := self.ask("unfinished"):
             if time.monotonic() > deadline:
