@@ -19,7 +19,7 @@ MAX_DEPTH = 100
 _MAX_INTEGER_BITS = 14_000  # Python refuses to read more than 4,300 digits
 
 _to_json = json.JSONEncoder(ensure_ascii=False, check_circular=False, allow_nan=False, separators=(",", ":")).encode
-_from_json = json.JSONDecoder().decode
+_from_json = json.JSONDecoder().raw_decode
 
 # The first that fits; subclasses stand before their bases.
 _INSTEAD: tuple[tuple[type | tuple[type, ...], str], ...] = (
@@ -71,7 +71,10 @@ def encode(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
 
 def decode(payload: bytes) -> tuple[list[Any], dict[str, Any]]:
     """Return what `encode` was given."""
-    args, kwargs = _from_json(payload.decode(errors="surrogatepass"))
+    text = payload.decode(errors="surrogatepass")
+    (args, kwargs), end = _from_json(text)
+    if end != len(text):
+        raise ValueError(f"behind the arguments stands {text[end : end + 20]!r}")
     return args, kwargs
 
 

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Any, TypedDict, cast
+from typing import Any, NamedTuple, TypedDict, cast
 
 from echomq_django.bus.keyspace import check_lane
 from echomq_django.bus.queue import Queue, server_errors
@@ -85,6 +85,9 @@ class Verdict(IntEnum):
     MISSING = -1
 
 
+_ENTRIES, _VERDICTS = {one.value: one for one in Entry}, {one.value: one for one in Verdict}
+
+
 @dataclass(frozen=True, slots=True)
 class NewJob:
     """A job to be enqueued. `delay_ms` counts from the server's clock; `max_stalled` None means without a bound."""
@@ -125,8 +128,7 @@ class NewJob:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Completion:
+class Completion(NamedTuple):
     """A job that ended well. `result` is `Done.pack_result()`; with `ttl_ms` 0 nothing is kept.
 
     `parcel` is the job that follows in a chain, from `NewJob.parcel()`.
@@ -139,8 +141,7 @@ class Completion:
     parcel: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(NamedTuple):
     """A job that failed and is to be tried again after `delay_ms`."""
 
     job_id: str
@@ -149,8 +150,7 @@ class Retry:
     failure: Failure
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(NamedTuple):
     """A job that is handed back, after `delay_ms` or at once to its old place; `failure` says why it can't start."""
 
     job_id: str
@@ -159,8 +159,7 @@ class Release:
     failure: Failure | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Death:
+class Death(NamedTuple):
     """A job that is given up; `failures` (0 or 1) is what this end adds to its count."""
 
     job_id: str
@@ -186,7 +185,7 @@ def enqueue(queue: Queue, jobs: Sequence[NewJob]) -> list[Entry]:
     for chunk in _chunks(jobs):
         rows = [keys.job(job.job_id) for job in chunk]
         args = [value for job in chunk for value in enqueue_args(job)]
-        entries += map(Entry, queue.run(_ENQUEUE, shared + rows, [keys.base, *args]))
+        entries += [_ENTRIES[reply] for reply in queue.run(_ENQUEUE, shared + rows, [keys.base, *args])]
     return entries
 
 
@@ -344,7 +343,7 @@ def _end(
         part = ends[start : start + MAX_ROWS]
         rows = [queue.keys.job(end[0]) for end in part]
         reply = queue.run(script, names + rows, [*first, *(value for end in part for value in end)])
-        verdicts += map(Verdict, reply)
+        verdicts += [_VERDICTS[one] for one in reply]
     return verdicts
 
 

@@ -8,7 +8,7 @@ _SEPARATOR = b"\0"
 _DEFAULT_ALIAS = "default"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Message:
     """The part of a job that only Python reads.
 

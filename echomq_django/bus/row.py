@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from struct import Struct
 from struct import error as StructError
-from typing import Any
+from typing import Any, NamedTuple
 
 _IS, _STANDS, _LIFE = Struct("<BBHIIdB"), Struct("<cBd"), Struct("<IHHHdd8s40s")
 _DONE, _SIZE = Struct("<BcddffH"), Struct("<H")
 _ROW_VERSION, _DONE_VERSION, _ALIAS_VERSION = 1, 129, 130
-_LIVE = (b"s", b"p", b"a", b"u", b"d")
 _STARTED, _VIA_OUTBOX, _CANCELLED, _EXTRAS = 1, 2, 4, 8
 _UNBOUNDED = 65535
 _NO_NONCE = bytes(8)
@@ -31,8 +30,7 @@ class State(StrEnum):
     CANCELLED = "x"
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """The proof of holding one lease of one job."""
 
     fence: int
@@ -40,6 +38,9 @@ class Token:
 
     def __str__(self) -> str:
         return f"{self.fence}:{self.nonce.hex()}"
+
+
+_NO_TOKEN = Token(0, _NO_NONCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,9 @@ class Failure:
         return cls(reason, error_class, message, rest)
 
 
+_LIVE = {state.encode(): state for state in (State.SCHEDULED, State.PENDING, State.ACTIVE, State.SUSPECT, State.DEAD)}
+
+
 @dataclass(slots=True)
 class Row:
     """A live job as the server keeps it. Instants are server milliseconds."""
@@ -91,7 +95,7 @@ class Row:
     stalled: int = 0
     deaths: int = 0
     claimed_at: int = 0
-    token: Token = field(default_factory=lambda: Token(0, _NO_NONCE))
+    token: Token = _NO_TOKEN
     holder: str = ""
     failure: Failure | None = None
 
@@ -145,7 +149,7 @@ def _parse_row(job_id: str, raw: bytes) -> Row:
         raise ValueError(f"no live job is in the state {state!r}")
     row = Row(
         job_id=job_id,
-        state=State(state.decode()),
+        state=_LIVE[state],
         lane=raw[_IS.size : at].decode(errors="backslashreplace"),
         priority=priority - 100,
         max_stalled=unpack_max_stalled(max_stalled),

@@ -3,8 +3,8 @@
 import mmap
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from struct import Struct
+from typing import NamedTuple
 
 _SECONDS = Struct("<d")
 _LEASE_AT, _TURN_AT, _SLOTS_AT = 0, 8, 16  # the shortest lease in hand, 0 = nothing in hand; the last turn; the places
@@ -20,8 +20,7 @@ def boottime() -> float:
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
+class Running(NamedTuple):
     """A job that a child is running: its queue (index), id, fence and start in `boottime()`.
 
     `time_limit` is what its task says in seconds, `inf` for none; 0 leaves it to the queue.

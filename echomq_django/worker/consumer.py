@@ -5,7 +5,6 @@ import select
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from echomq_django.bus import jobs, schedule, wakeups
 from echomq_django.bus.jobs import Completion, Death, Release, Retry, Verdict
@@ -225,4 +224,4 @@ def _without_result(ended: Ended) -> object:
     if not isinstance(ended.end, Completion):
         return ended.end
     task, holder, _ = ended.end.result.split(b"\0", 2)
-    return replace(ended.end, result=Done.pack_result(task.decode(), holder.decode(), b""))
+    return ended.end._replace(result=Done.pack_result(task.decode(), holder.decode(), b""))

@@ -40,7 +40,7 @@ def test_of_several_running_jobs_each_becomes_a_suspect_without_a_charge(queue):
         [("suspected", row.job_id, W1) for row in (first, second)] + [("unstarted", waiting.job_id, W1)]
     )
     assert changed[f"job:{first.job_id}"] == replace(
-        first, state=State.SUSPECT, started=False, token=replace(first.token, nonce=bytes(8))
+        first, state=State.SUSPECT, started=False, token=first.token._replace(nonce=bytes(8))
     )
 
 

@@ -120,7 +120,7 @@ def test_a_requeued_job_lives_with_new_budgets_and_its_history(queue, lane, know
         stalled=0,
         claimed_at=0,
         holder="",
-        token=replace(row.token, nonce=bytes(8)),
+        token=row.token._replace(nonce=bytes(8)),
         failure=None,
     )
     assert (alive.attempts, alive.deaths, alive.body, alive.lease_ms) == (1, 1, row.body, LEASE)

@@ -150,7 +150,7 @@ class Lives(RuleBasedStateMachine):
         end, fresh = scenes.completion(lease, 600_000 if keep else 0), self.model.holds(lease)
         follower = scenes.new_job(self.queue, job_id=ids.mint(follows), lane=lane) if follows else None
         if follower:
-            end = replace(end, parcel=follower.parcel(follows))
+            end = end._replace(parcel=follower.parcel(follows))
         near = follower if follows == "mail" else None
         assert jobs.complete(self.queue, lease.holder, [end]) == [self.model.complete(lease, keep=keep, follower=near)]
         self.model.handoff += [end.parcel] if follows == "reports" and fresh else []

@@ -50,7 +50,7 @@ def test_a_started_job_whose_lease_expired_comes_back_with_a_stall(queue, lane):
         "wake": [b"1"],
         "events": [("stalled", row.job_id, W1)],
         f"job:{row.job_id}": replace(
-            row, state=State.PENDING, started=False, stalled=1, token=replace(row.token, nonce=bytes(8))
+            row, state=State.PENDING, started=False, stalled=1, token=row.token._replace(nonce=bytes(8))
         ),
     }
 

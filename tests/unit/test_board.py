@@ -3,7 +3,6 @@
 import os
 import signal
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
@@ -48,7 +47,7 @@ def test_a_limit_stays_with_the_job_that_it_was_noted_for(board: Board) -> None:
     board.begin(0, ONE)
     board.begin(1, OTHER)
     board.limit(0, 2.5)
-    assert list(board.running()) == [replace(ONE, time_limit=2.5), OTHER]
+    assert list(board.running()) == [ONE._replace(time_limit=2.5), OTHER]
 
     board.end(0)
     board.begin(0, ONE)
