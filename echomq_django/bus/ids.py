@@ -37,6 +37,7 @@ def mint(queue: str) -> str:
     now = time.time_ns() // 1_000_000 << _COUNTER_BITS
     with _lock:
         _last = stamp = max(now, _last + 1)
+    # Asked of the system each time: copies of a process, forks or restored snapshots, must not draw the same.
     chance = int.from_bytes(os.urandom(6)) >> (48 - _CHANCE_BITS)
     return _encode((stamp << _QUEUE_BITS | queue_bits(queue)) << _CHANCE_BITS | chance)
 

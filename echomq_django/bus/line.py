@@ -3,10 +3,10 @@
 import os
 import time
 from collections import deque
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from hiredis import pack_command
 from redis import ConnectionPool, ReadOnlyError, ResponseError
 from redis.connection import Connection
 
@@ -21,11 +21,12 @@ class Line:
         self._pid = os.getpid()
         self._idle: deque[tuple[Connection, float]] = deque()
 
-    def call(self, command: Sequence[Any]) -> Any:
+    def call(self, command: tuple[Any, ...]) -> Any:
         """Return the answer to `command`, in bytes; raises what redis-py raises."""
         connection = self._take()
         try:
-            connection.send_command(*command)
+            # The client library would look at each argument first, which takes thrice as long as to pack them.
+            connection.send_packed_command([pack_command(command)])
             answer = connection.read_response()
         except BaseException as error:
             if isinstance(error, ResponseError) and not isinstance(error, ReadOnlyError):

@@ -180,6 +180,11 @@ json_values = st.recursive(
 )
 
 
+def test_arguments_with_something_behind_them_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"behind the arguments stands '\[2\]'"):
+        decode(encode((1,), {}) + b"[2]")
+
+
 @given(st.lists(json_values), st.dictionaries(st.text(), json_values))
 def test_any_json_value_comes_back_the_same(args: list[Any], kwargs: dict[str, Any]) -> None:
     assert repr(decode(encode(args, kwargs))) == repr((args, kwargs))
