@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Coroutine
 from contextvars import Context
 from functools import cached_property
@@ -13,6 +14,8 @@ class Loop:
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[None]] = set()  # a loop itself keeps no task from being collected
+        self._to_start: deque[tuple[Coroutine[Any, Any, None], Context]] = deque()
+        self._told = False
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """Run `coroutine` in the caller's context, and return its value or raise its error."""
@@ -23,12 +26,18 @@ class Loop:
 
     def start(self, coroutine: Coroutine[Any, Any, None], context: Context) -> None:
         """Run `coroutine`, which never raises, in `context`, and return at once."""
-        self._loop.call_soon_threadsafe(self._create, coroutine, context)
+        self._to_start.append((coroutine, context))
+        if not self._told:  # a system call, for the first of those that start together
+            self._told = True
+            self._loop.call_soon_threadsafe(self._start_all)
 
-    def _create(self, coroutine: Coroutine[Any, Any, None], context: Context) -> None:
-        task = self._loop.create_task(coroutine, context=context)
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+    def _start_all(self) -> None:
+        self._told = False  # before the list is read: what comes after that tells again
+        while self._to_start:
+            coroutine, context = self._to_start.popleft()
+            task = self._loop.create_task(coroutine, context=context)
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
 
     @cached_property
     def _loop(self) -> asyncio.AbstractEventLoop:
