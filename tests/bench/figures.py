@@ -20,7 +20,7 @@ from typing import Any
 import redis
 
 from echomq_django.embedded import Valkey
-from tests.bench import page, processes
+from tests.bench import limits, page, processes
 from tests.bench.origin import origin
 from tests.bench.workload import ARGUMENTS, OPTIONS, Reports
 
@@ -34,7 +34,7 @@ class Bench:
     """One server, and the project's own code pointed at it; `scale` shrinks the counts of jobs to try the program."""
 
     def __init__(self, directory: Path, server: Valkey, scale: float) -> None:
-        self.client = redis.Redis.from_url(server.url)
+        self.client, self.url = redis.Redis.from_url(server.url), server.url
         self.scale = scale
         self.reports = Reports(directory / "reports")
         os.environ |= {
@@ -47,9 +47,10 @@ class Bench:
 
         django.setup()
         call_command("migrate", verbosity=0)
+        from echomq_django.connection import get_bus
         from tests.bench import tasks
 
-        self.tasks = tasks
+        self.tasks, self.queue = tasks, get_bus().queue("default")
 
     def scaled(self, count: int) -> int:
         """Return how many jobs to take in place of `count`."""
@@ -140,7 +141,8 @@ def threads(bench: Bench) -> Figures:
 
 def coroutines(bench: Bench) -> Figures:
     """Coroutines of 10 ms, 100 at once in one child."""
-    return drained(bench, 10_000, "sleep_async", "--processes", "1", "--threads", "100")
+    found = drained(bench, 10_000, "sleep_async", "--processes", "1", "--threads", "100")
+    return found | {"an event loop alone, jobs/s": limits.loop_alone(bench.tasks.sleep_async.func, 10_000, 100)}
 
 
 def enqueue(bench: Bench) -> Figures:
@@ -154,10 +156,16 @@ def enqueue(bench: Bench) -> Figures:
     seconds, busy = time.monotonic() - began, time.process_time() - busy
     began = time.monotonic()
     bench.fill(many)
+    bulk = many / (time.monotonic() - began)
+    server = limits.server_alone(bench.queue, bench.url, singles, bench.enqueue)
+    django = limits.django_alone(bench.tasks.nothing, singles)
     return {
         "one by one, jobs/s": singles / seconds,
         "one by one, CPU, µs a job": busy / singles * 1e6,
-        "in bulk, jobs/s": many / (time.monotonic() - began),
+        "one by one, the server alone": server,
+        "one by one, Django alone": django,
+        "one by one, both in turn": 1 / (1 / server + 1 / django),
+        "in bulk, jobs/s": bulk,
     }
 
 

@@ -7,8 +7,10 @@ import django
 SECRET_KEY = "only for benchmarks"
 USE_TZ = True
 INSTALLED_APPS = ["django.contrib.contenttypes", "django.contrib.auth", "django_q", "echomq_django", "tests.bench"]
+FRAMEWORK = "django.tasks"
 if django.VERSION < (6,):
-    INSTALLED_APPS.append("django_tasks")
+    FRAMEWORK = "django_tasks"
+    INSTALLED_APPS.append(FRAMEWORK)
 DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": os.environ["EMQ_BENCH_DATABASE"]}}
 CACHES = {
     "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},
@@ -16,6 +18,7 @@ CACHES = {
 }
 TASKS = {
     "default": {"BACKEND": "echomq_django.backend.EchoMQBackend", "QUEUES": ["default"], "OPTIONS": {}},
+    "dummy": {"BACKEND": f"{FRAMEWORK}.backends.dummy.DummyBackend"},  # what Django itself takes
     "fifty": {
         "BACKEND": "echomq_django.backend.EchoMQBackend",
         "QUEUES": ["default", *(f"queue-{number}" for number in range(1, 50))],
