@@ -6,108 +6,26 @@ and system time of all processes of the worker.
 """
 
 import argparse
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import redis
-
+from echomq_django.bus import jobs
+from echomq_django.bus.jobs import Completion
+from echomq_django.bus.row import Done
 from echomq_django.embedded import Valkey
-from tests.bench import limits, page, processes
+from echomq_django.embedded.programs import bundled_valkey
+from tests.bench import lanes, limits, page, processes
+from tests.bench.bench import TIMEOUT, Bench
 from tests.bench.origin import origin
-from tests.bench.workload import ARGUMENTS, OPTIONS, Reports
 
-TIMEOUT = 60.0  # for a worker to start, or to drain what it was given
+DAY_MS = 86_400_000
 IDLE = 10.0  # seconds for which an idle worker is watched
 
 Figures = dict[str, float]
-
-
-class Bench:
-    """One server, and the project's own code pointed at it; `scale` shrinks the counts of jobs to try the program."""
-
-    def __init__(self, directory: Path, server: Valkey, scale: float) -> None:
-        self.client, self.url = redis.Redis.from_url(server.url), server.url
-        self.scale = scale
-        self.reports = Reports(directory / "reports")
-        os.environ |= {
-            "DJANGO_SETTINGS_MODULE": "tests.bench.settings",
-            "EMQ_BENCH_DATABASE": str(directory / "bench.sqlite3"),
-            "EMQ_BENCH_REDIS_URL": server.url,
-        }
-        import django
-        from django.core.management import call_command
-
-        django.setup()
-        call_command("migrate", verbosity=0)
-        from echomq_django.connection import get_bus
-        from tests.bench import tasks
-
-        self.tasks, self.queue = tasks, get_bus().queue("default")
-
-    def scaled(self, count: int) -> int:
-        """Return how many jobs to take in place of `count`."""
-        return max(10, int(count * self.scale))
-
-    def fill(self, count: int, name: str = "nothing") -> None:
-        """Enqueue `count` jobs of one task."""
-        from echomq_django import enqueue_many
-
-        call: Any = (ARGUMENTS, OPTIONS) if name == "nothing" else ((), {})
-        enqueue_many(getattr(self.tasks, name), [call] * count)
-
-    def enqueue(self) -> None:
-        """Enqueue one job that does nothing."""
-        self.tasks.nothing.enqueue(*ARGUMENTS, **OPTIONS)
-
-    def report(self) -> None:
-        """Enqueue a job that reports."""
-        self.tasks.report.enqueue(time.time())
-
-    @contextmanager
-    def worker(self, *options: str) -> Iterator[int]:
-        """Run a worker on an empty server and yield its process id once it has run a job."""
-        self.client.flushall()
-        command = [sys.executable, "-m", "django", "emq_worker", "--verbosity", "0", *options]
-        with subprocess.Popen(command) as process:
-            try:
-                self.report()
-                self.reports.next(TIMEOUT)
-                time.sleep(1.0)  # for its other children
-                yield process.pid
-            finally:
-                process.terminate()
-                process.wait(TIMEOUT)
-
-    def wait_for_last(self) -> None:
-        """Return when the job that reports has run and nothing is left."""
-        self.reports.next(TIMEOUT)
-        self.wait_until_done()
-
-    def wait_until_done(self) -> None:
-        """Return when no job is pending, due or held."""
-        deadline = time.monotonic() + TIMEOUT
-        while any(self.client.zcard(f"emq:{{default}}:{key}") for key in ("pending", "active", "scheduled")):
-            if time.monotonic() > deadline:
-                raise TimeoutError("the worker did not drain its queue")
-            time.sleep(0.002)
-
-    def server_cpu(self) -> float:
-        """Return the seconds of CPU that the server has used."""
-        told: Any = self.client.info("cpu")
-        return float(told["used_cpu_user"] + told["used_cpu_sys"])
-
-    def used(self) -> int:
-        """Return the bytes that the server's data takes."""
-        told: Any = self.client.info("memory")
-        return int(told["used_memory_dataset"])
 
 
 def drained(bench: Bench, jobs: int, name: str, *options: str) -> Figures:
@@ -183,6 +101,32 @@ def latency(bench: Bench) -> Figures:
     return {"p50, ms": statistics.median(found), "p99, ms": found[int(len(found) * 0.99)]}
 
 
+def scripts(bench: Bench) -> Figures:
+    """What claiming and completing costs the server, by jobs in a batch."""
+    return {f"{batch} in a batch, server CPU, µs a job": batches(bench, batch) for batch in (1, 8, 50)}
+
+
+def batches(bench: Bench, batch: int) -> float:
+    """Return what the server uses for each job of a queue that is claimed and completed so many at a time."""
+    bench.client.flushall()
+    count = bench.scaled(5_000)
+    bench.fill(count)
+    before, done = bench.server_cpu(), 0
+    while rows := jobs.claim(bench.queue, "bench", jobs.new_nonce(), batch):
+        result = Done.pack_result(bench.tasks.nothing.module_path, "bench", b"null")
+        jobs.complete(bench.queue, "bench", [Completion(row.job_id, row.token, DAY_MS, result) for row in rows])
+        done += len(rows)
+    if done != count:
+        raise AssertionError(f"{done} of {count} jobs were claimed")
+    return (bench.server_cpu() - before) / count * 1e6
+
+
+def growth(bench: Bench) -> Figures:
+    """What a claim costs the server, as a multiple of one from a queue of 100 jobs in one lane."""
+    ratios = lanes.ratios(lanes.measure(bundled_valkey()))
+    return {name: ratio for name, ratio in ratios.items() if ratio != 1}
+
+
 def memory(bench: Bench) -> Figures:
     """What the server keeps of a job."""
     count = bench.scaled(30_000)
@@ -223,9 +167,11 @@ def commands(bench: Bench) -> Figures:
     }
 
 
-ALL: dict[str, Callable[[Bench], Figures]] = {
-    one.__name__: one for one in (drain, drain_two, enqueue, latency, threads, coroutines, memory, idle, idle_fifty)
-}
+MEASUREMENTS = (
+    *(drain, drain_two, scripts, enqueue, latency, threads, coroutines),
+    *(memory, growth, idle, idle_fifty),
+)
+ALL: dict[str, Callable[[Bench], Figures]] = {one.__name__: one for one in MEASUREMENTS}
 
 
 def measured(bench: Bench, name: str, repeats: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Measure what a claim costs the server with a few jobs and a million of them, and with one lane and ten thousand.
+"""Measure what a claim costs the server with few jobs and with a million, and with one lane and with ten thousand.
 
 Run `python -m tests.bench.lanes`: it starts its own servers and prints Markdown tables, or with `--json` one object.
 """
@@ -20,6 +20,7 @@ from tests.bus.crowd import crowded
 
 FEW: Final = 100
 MILLION: Final = 1_000_000
+SCHEDULED: Final = 100_000
 LANES: Final = 10_000
 BATCHES: Final = (1, 50)
 ROUNDS: Final = 25
@@ -45,6 +46,14 @@ def one_lane(client: redis.Redis, number: int) -> Queue:
     return queue
 
 
+def much_scheduled(client: redis.Redis) -> Queue:
+    """Return a queue with few jobs in one lane, and many that wait for their time."""
+    queue = Queue(client, "bench", "scheduled")
+    jobs.enqueue(queue, [scenes.new_job(queue, delay_ms=86_400_000) for _ in range(SCHEDULED)])
+    crowded(queue, FEW)
+    return queue
+
+
 def many_lanes(client: redis.Redis, number: int, *, weighted: bool = False) -> Queue:
     """Return a queue with `number` lanes that have a few jobs each, or half of them twice the weight of the others."""
     queue = Queue(client, "bench", f"lanes-{number}{'-weighted' * weighted}")
@@ -61,6 +70,7 @@ def measure(binary: str) -> Figures:
         queues = {
             "100 pending, 1 lane": one_lane(client, FEW),
             "1,000,000 pending, 1 lane": one_lane(client, MILLION),
+            "100 pending, 100,000 scheduled": much_scheduled(client),
             "100 lanes": many_lanes(client, FEW),
             "10,000 lanes": many_lanes(client, LANES),
             "10,000 lanes, half of them of weight 2": many_lanes(client, LANES, weighted=True),
@@ -73,13 +83,18 @@ def measure(binary: str) -> Figures:
     return {name: min(spent) for name, spent in rounds.items()}
 
 
+def ratios(figures: Figures) -> Figures:
+    """Return each figure as a multiple of that of the first queue at the same batch."""
+    base: Figures = {}
+    return {name: spent / base.setdefault(name.split("; ")[1], spent) for name, spent in figures.items()}
+
+
 def table(figures: Figures) -> str:
     """Return the figures as Markdown, each beside its ratio to the first queue at the same batch."""
     lines = ["| queue | claim | µs a job | ratio |", "|---|---|---|---|"]
-    base: Figures = {}
-    for name, spent in figures.items():
+    for name, ratio in ratios(figures).items():
         queue, claim = name.split("; ")
-        lines.append(f"| {queue} | {claim} | {spent:.1f} | {spent / base.setdefault(claim, spent):.2f} |")
+        lines.append(f"| {queue} | {claim} | {figures[name]:.1f} | {ratio:.2f} |")
     return "\n".join(lines)
 
 

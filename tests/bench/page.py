@@ -150,7 +150,8 @@ def spread(values: list[float]) -> tuple[float, float, float]:
 
 def number(values: list[float]) -> list[str]:
     """Return the median and the range, with as many digits as mean something."""
-    middle, low, high = (f"{value:,.0f}" if median(values) >= 100 else f"{value:.1f}" for value in spread(values))
+    digits = 0 if median(values) >= 100 else 1 if median(values) >= 10 else 2
+    middle, low, high = (f"{value:,.{digits}f}" for value in spread(values))
     return [middle, f"{low} to {high}"]
 
 

@@ -52,8 +52,8 @@ def test_a_table_shows_medians_and_ranges_with_the_fastest_first() -> None:
     rows = re.findall(r"^\| .* 1,23\d \|$", page.peers_section(RESULTS), re.MULTILINE)
 
     assert rows == [
-        f"| **{OWN.name}**, one child | 25,000 | 24,000 to 27,000 | 40.0 | 20.0 | 1.0 | 1,234 |",
-        "| slow, one child | 90.2 | 80.0 to 99.0 | 40.0 | 20.0 | 1.0 | 1,234 |",
+        f"| **{OWN.name}**, one child | 25,000 | 24,000 to 27,000 | 40.0 | 20.0 | 0.96 | 1,234 |",
+        "| slow, one child | 90.2 | 80.0 to 99.0 | 40.0 | 20.0 | 0.96 | 1,234 |",
     ]
 
 
@@ -82,7 +82,7 @@ def test_own_figures_are_a_table_too() -> None:
 
     text = page.own_section({"origin": ORIGIN, "figures": figures, "logging": {"version": 1}})
 
-    assert "| One child. | jobs/s | 2.0 | 1.0 to 3.0 |" in text
+    assert "| One child. | jobs/s | 2.00 | 1.00 to 3.00 |" in text
     assert "With `LOGGING = {'version': 1}`." in text
 
 
