@@ -19,7 +19,9 @@ _RECOVER, _ABANDON = Script("recovery/recover"), Script("recovery/abandon")
 class Recovered:
     """The ids that one pass took back, by what became of them.
 
-    `again` says that the limit was reached; `suspects` and `deaths` count what waits to run alone and to be mirrored.
+    `again` says that the limit was reached; `suspects`, `deaths` and `errands` count what waits to run alone, to be
+    mirrored and to be told to other queues, `active` the leases that are left. `due_ms` is None or how soon
+    `schedule.promote` has something to do.
     """
 
     stalled: list[str]
@@ -30,16 +32,24 @@ class Recovered:
     grace_ms: int = 0
     suspects: int = 0
     deaths: int = 0
+    errands: int = 0
+    active: int = 0
+    due_ms: int | None = None
 
 
 def recover(queue: Queue, *, beat_ms: int = 1000, limit: int = MAX_ROWS) -> Recovered:
-    """Take back expired leases; after an outage or a step of the clock, only when holders had time to renew."""
+    """Take back expired leases; after an outage or a step of the clock, only when holders had time to renew.
+
+    Wakes a worker, too, if jobs wait and no wake-up does. While there are leases somebody has to pass each `beat_ms`.
+    """
     keys = queue.keys
     names = [keys.active, keys.pending, keys.lanes, keys.held, keys.limits]
-    names += [keys.suspect, keys.dead, keys.meta, keys.wake, keys.events]
+    names += [keys.suspect, keys.dead, keys.meta, keys.wake, keys.events, keys.scheduled, keys.handoff]
     reply = queue.run(_RECOVER, names, [keys.base, beat_ms, min(limit, MAX_ROWS)])
-    again, grace_ms, stalled, died, unstarted, *waiting = reply
-    return Recovered(_text(stalled), _text(died), _text(unstarted), [], bool(again), grace_ms, *waiting)
+    again, grace_ms, stalled, died, unstarted, suspects, deaths, errands, active, due = reply
+    ids = (_text(stalled), _text(died), _text(unstarted), list[str]())
+    due_ms = None if due < 0 else due
+    return Recovered(*ids, bool(again), grace_ms, suspects, deaths, errands, active, due_ms)
 
 
 def abandon(queue: Queue, holder: str, running: Iterable[tuple[str, int]], *, shared: bool = False) -> Recovered:

@@ -11,6 +11,8 @@ from echomq_django.bus.scripts import Script
 from echomq_django.exceptions import BusUnavailable
 
 _PASS_ON = Script("wakeups/pass_on")
+_PULSE_S = 2.0  # how often the server has to answer, so that a link that is dead is found out
+_SHORTEST_S = 0.01
 _LATE_S = 2.0  # an answer that is this late comes from a link that is dead without having said so
 
 
@@ -22,7 +24,7 @@ def pass_on(queue: Queue) -> None:
 class WakeUps:
     """Waits on a connection of its own for the wake-up of any of `queues`.
 
-    `arm()` starts a wait, `fileno()` becomes readable when it ends, `take()` reads the answer. All raise
+    `arm()` starts a wait, `fileno()` becomes readable when the server answers, `take()` reads that. All raise
     `BusUnavailable` when the link is broken; the next `arm()` connects anew.
     """
 
@@ -30,6 +32,7 @@ class WakeUps:
         self._pool = client.connection_pool
         self._names = {queue.keys.wake.encode(): queue for queue in queues}
         self._connection: Connection | None = None
+        self._until = 0.0
         self._overdue = 0.0
 
     @property
@@ -41,27 +44,29 @@ class WakeUps:
         """Start a wait of at most `seconds`, unless one is under way."""
         if self.armed:
             return
+        self._until = time.monotonic() + seconds
         with server_errors("waiting for work"):
             if self._connection is None:
                 self._connection = self._pool.get_connection()
-            self._connection.send_command("BLPOP", *self._names, max(seconds, 0.01))
-        self._overdue = time.monotonic() + seconds + _LATE_S
+            self._ask(self._connection)
 
     def fileno(self) -> int:
-        """Return the descriptor that becomes readable when the wait ends."""
+        """Return the descriptor that becomes readable when the server answers."""
         # The client library offers no public way to wait for two things at once.
         return int(self._connection._sock.fileno())  # type: ignore[union-attr]
 
     def take(self) -> Queue | None:
-        """End the wait: the queue that woke us, or None when the time passed."""
+        """Read the answer: the queue that woke us, or None; then the wait goes on, unless its time is over."""
         try:
             with server_errors("waiting for work"):
                 assert self._connection is not None
                 reply = self._connection.read_response()
+                self._overdue = 0.0
+                if not reply and self._until - time.monotonic() > _SHORTEST_S:
+                    self._ask(self._connection)
         except BusUnavailable:
             self.close()
             raise
-        self._overdue = 0.0
         return self._names[reply[0]] if reply else None
 
     def check(self) -> None:
@@ -77,3 +82,8 @@ class WakeUps:
             self._connection.disconnect()
             self._pool.release(self._connection)
             self._connection = None
+
+    def _ask(self, connection: Connection) -> None:
+        seconds = min(_PULSE_S, max(_SHORTEST_S, self._until - time.monotonic()))
+        connection.send_command("BLPOP", *self._names, seconds)
+        self._overdue = time.monotonic() + seconds + _LATE_S

@@ -7,7 +7,8 @@ from struct import Struct
 from typing import NamedTuple
 
 _SECONDS = Struct("<d")
-_LEASE_AT, _TURN_AT, _SLOTS_AT = 0, 8, 16  # the shortest lease in hand, 0 = nothing in hand; the last turn; the places
+# The shortest lease in hand, 0 = nothing in hand; the last turn; the last wake-up; the places.
+_LEASE_AT, _TURN_AT, _WOKEN_AT, _SLOTS_AT = 0, 8, 16, 24
 _SLOT = Struct("<BB29sddd")  # used, queue, id, fence, started, time limit
 
 
@@ -83,6 +84,20 @@ class Board:
     @turned_at.setter
     def turned_at(self, instant: float) -> None:
         _SECONDS.pack_into(self._memory, _TURN_AT, instant)
+
+    @property
+    def woken_at(self) -> float:
+        """When the child last took a wake-up of a queue, in `boottime()`; 0 before the first."""
+        return float(_SECONDS.unpack_from(self._memory, _WOKEN_AT)[0])
+
+    @woken_at.setter
+    def woken_at(self, instant: float) -> None:
+        _SECONDS.pack_into(self._memory, _WOKEN_AT, instant)
+
+    @property
+    def busy_at(self) -> float:
+        """When the child had something to do, as far as can be told: now if it holds jobs, else at its wake-up."""
+        return boottime() if self.shortest_lease else self.woken_at
 
     def close(self) -> None:
         """Give the memory back."""

@@ -56,7 +56,7 @@ class Child:
         """Serve until stopped; returns the exit code: 0 as asked, 1 when the supervisor is gone."""
         try:
             while not (self._consumer.stopping and self._consumer.finished):
-                self._board.turned_at = boottime()
+                self._board.turned_at, self._board.woken_at = boottime(), self._consumer.woken_at
                 if self._consumer.turn(self._control, self._longest_wait):
                     self._obey()
                 if self._alone and self._consumer.finished:

@@ -20,7 +20,7 @@ from echomq_django.worker.rota import Rota
 logger = logging.getLogger("echomq_django.worker")
 
 _INVENTORY_S = 10.0  # how often a child asks the server what it holds
-_IDLE_S = 2.0  # a lost wake-up costs no more than this
+_IDLE_S = 30.0  # supervisors see to it that no wake-up is lost, and a link is watched by the wait itself
 _HELD_BACK_S = 0.02  # an end is told no later than this, whatever else runs
 _STUCK_S = 0.25  # a job that waits longer for a thread could run elsewhere
 VERBS: dict[type, Callable[..., list[Verdict]]] = {
@@ -64,6 +64,7 @@ class Consumer:
         self, source: Source, rota: Rota, hands: Hands, prefetch: Prefetch, announce: Callable[[Ended], None]
     ) -> None:
         self.stopping = False
+        self.woken_at = 0.0  # in `boottime()`
         self._source, self._rota, self._hands, self._prefetch = source, rota, hands, prefetch
         self._announce = announce
         self._wakeups = wakeups.WakeUps(source.queues[0].client, source.queues)
@@ -178,7 +179,8 @@ class Consumer:
 
     def _take_wakeup(self) -> None:
         try:
-            self._wakeups.take()
+            if self._wakeups.take():
+                self.woken_at = boottime()
             self._polling.worked()
         except BusUnavailable as error:
             logger.debug("the wait for work broke off: %s", error)

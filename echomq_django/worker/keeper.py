@@ -10,10 +10,10 @@ from django.db import DatabaseError, InterfaceError, connections
 from echomq_django import signals
 from echomq_django.exceptions import BusError
 from echomq_django.worker.backoff import Reconnection
+from echomq_django.worker.board import boottime
 
 logger = logging.getLogger("echomq_django.worker")
 
-_IDLE_S = 5.0  # for what nobody announces, such as a parked job
 _SIGNALS = {
     "stalled": (signals.job_stalled, signals.job_recovered),
     "suspect": (signals.job_recovered,),
@@ -25,14 +25,15 @@ Duty = Callable[[], float]
 
 
 class Keeper:
-    """Does its duties when the supervisor says that there is work, and every few seconds.
+    """Does its duties when the supervisor says that there is work, and each of them when its time has come.
 
     A duty does a part of what there is and returns the seconds until it has more to do, 0 for at once. Words on the
     pipe: `mirror`, `stop`, or `<what> <queue> <id>` for a job whose recovery is to be signalled.
     """
 
     def __init__(self, alias: str, duties: Sequence[Duty], control: int) -> None:
-        self._alias, self._duties, self._control = alias, duties, control
+        self._alias, self._control = alias, control
+        self._due_at = dict.fromkeys(duties, 0.0)
         self._rest = b""
         self._stopping = False
         self._database = Reconnection()
@@ -43,6 +44,7 @@ class Keeper:
             pause = self._turn()
             if select.select([self._control], [], [], pause)[0]:
                 self._obey(os.read(self._control, 65536))
+        self._hurry()
         self._turn()
         return 0
 
@@ -52,11 +54,11 @@ class Keeper:
         return pause
 
     def _pass(self) -> float:
-        """Do a part of each duty, so that none waits for all of another or for what another one lacks."""
-        pauses, errors = [_IDLE_S], []
-        for duty in self._duties:
+        """Do a part of each duty that is due, so that none waits for all of another or for what another one lacks."""
+        errors = []
+        for duty in [duty for duty, due_at in self._due_at.items() if boottime() >= due_at]:
             try:
-                pauses.append(duty())
+                self._due_at[duty] = boottime() + duty()
             except (DatabaseError, InterfaceError, BusError) as error:
                 errors.append(error)
                 _drop_connections()
@@ -66,7 +68,10 @@ class Keeper:
             return self._database.failed()
         if self._database.worked():
             logger.info("dead jobs and schedules wait no more")
-        return min(pauses)
+        return max(0.0, min(self._due_at.values()) - boottime())
+
+    def _hurry(self) -> None:
+        self._due_at = dict.fromkeys(self._due_at, 0.0)
 
     def _obey(self, words: bytes) -> None:
         if not words:
@@ -77,6 +82,8 @@ class Keeper:
             what, *about = line.decode().split(" ")
             if what == "stop":
                 self._stopping = True
+            elif what == "mirror":
+                self._hurry()
             elif what in _SIGNALS:
                 announce(what, self._alias, *about)
 
@@ -87,9 +94,9 @@ def announce(what: str, alias: str, queue: str, job_id: str) -> None:
         kind.send_robust(sender=Keeper, queue=queue, job_id=job_id, backend=alias)
 
 
-def repeated(move: Callable[[], int]) -> Duty:
-    """Return a duty that repeats `move` until it moves nothing, and then waits to be told of more."""
-    return lambda: 0.0 if move() else _IDLE_S
+def repeated(move: Callable[[], int], pause: float) -> Duty:
+    """Return a duty that repeats `move` until it moves nothing, and then waits to be told of more, or for a `pause`."""
+    return lambda: 0.0 if move() else pause
 
 
 def _drop_connections() -> None:

@@ -31,6 +31,7 @@ from echomq_django.worker.watch import Watch
 logger = logging.getLogger("echomq_django.worker")
 
 _FASTEST_S, _SLOWEST_S = 0.3, 5.0
+_OFTEN_S, _RARELY_S = 5.0, 30.0  # how soon a keeper looks by itself: for parked jobs, for what its supervisor tells
 
 
 def run_worker(config: WorkerConfig, pause: Callable[[float], None], duties: Sequence[Duty] = ()) -> int:
@@ -40,13 +41,16 @@ def run_worker(config: WorkerConfig, pause: Callable[[float], None], duties: Seq
     and `UnsupportedServer` for a server that can't be used.
     """
     bus = get_bus(config.alias)
-    queues = _connect(bus, config)
+    # A part of a lease that is short enough to do nothing for, be it to rest or to wait for an answer.
+    rest = min(_SLOWEST_S, min(bus.settings.for_queue(name).lease for name, _ in config.queues) / 6)
+    queues = _queues(bus, config, bus.client(socket_timeout=max(_FASTEST_S, rest)))
     _wait_for_server(bus, queues, pause)
     connections.close_all()  # a forked connection would be shared
     place = Forks() if config.processes else Threads()
     supervisor = Supervisor(
         config,
         queues,
+        rest=rest,
         serve_child=lambda alone: _child(config, alone, place),
         serve_keeper=_keeper(config, duties),
         serve_clerk=partial(_clerk, config),
@@ -55,12 +59,6 @@ def run_worker(config: WorkerConfig, pause: Callable[[float], None], duties: Seq
     )
     supervisor.listen()
     return place.run(supervisor.run)
-
-
-def _connect(bus: Bus, config: WorkerConfig) -> list[Queue]:
-    """Return the queues on a connection of this process. Its answers are worth nothing after a sixth of a lease."""
-    shortest = min(bus.settings.for_queue(name).lease for name, _ in config.queues)
-    return _queues(bus, config, bus.client(socket_timeout=min(_SLOWEST_S, max(_FASTEST_S, shortest / 6))))
 
 
 def _queues(bus: Bus, config: WorkerConfig, client: Redis) -> list[Queue]:
@@ -119,7 +117,7 @@ def _keeper(config: WorkerConfig, duties: Sequence[Duty]) -> Serve:
         bus = get_bus(config.alias)
         mirrors = [lambda queue=queue: len(dead_letters.mirror(queue, config.alias)) for queue in bus.queues()]
         errands = [lambda queue=queue: run_errands(bus, queue) for queue in bus.queues()]
-        moves = [*mirrors, lambda: outbox.relay(bus), *errands]
-        return Keeper(config.alias, [*duties, *map(repeated, moves)], control).run()
+        told = [repeated(move, _RARELY_S) for move in (*mirrors, *errands)]
+        return Keeper(config.alias, [*duties, repeated(lambda: outbox.relay(bus), _OFTEN_S), *told], control).run()
 
     return serve

@@ -8,14 +8,15 @@ import os
 import select
 import signal
 from collections.abc import Callable, Sequence
+from math import inf
 
-from echomq_django.bus import groups, recovery, schedule
 from echomq_django.bus import queue as queues_
 from echomq_django.bus.queue import Queue
 from echomq_django.bus.recovery import Recovered
 from echomq_django.exceptions import BusError
 from echomq_django.worker import leases
 from echomq_django.worker.backoff import Reconnection
+from echomq_django.worker.beat import Beat
 from echomq_django.worker.board import boottime
 from echomq_django.worker.config import WorkerConfig
 from echomq_django.worker.processes import STOP, STOP_SIGNALS, Forks, Process, Serve
@@ -25,7 +26,6 @@ from echomq_django.worker.watch import Watch
 logger = logging.getLogger("echomq_django.worker")
 
 _TICK_S = 0.25  # how soon a first lease in an empty hand is noticed
-_CHUNKS_PER_BEAT = 10
 _SHORT_LIFE_S, _SHORT_LIVES = 2.0, 10
 _KEEPER_PAUSE_S, _KEEPER_GRACE_S = 0.5, 10.0
 _CLERK_S = 10.0
@@ -34,6 +34,7 @@ _CLERK_S = 10.0
 class Supervisor:
     """Runs `config.processes` children, at least one, and one keeper until told to stop.
 
+    It passes over a queue each beat, or each `rest` seconds while nothing is to be done there.
     `serve_child(alone)`, `serve_keeper` and `serve_clerk(dead process)` are what the processes do that `place` starts.
     `watch` looks at the children; None where nothing can end them.
     """
@@ -42,6 +43,7 @@ class Supervisor:
         self,
         config: WorkerConfig,
         queues: Sequence[Queue],
+        rest: float,
         serve_child: Callable[[bool], Serve],
         serve_keeper: Serve,
         serve_clerk: Callable[[Process], Serve],
@@ -49,11 +51,12 @@ class Supervisor:
         watch: Watch | None,
     ) -> None:
         self._config, self._queues, self._place, self._watch = config, queues, place, watch
+        self._beats = [Beat(queue, config.beat, rest) for queue in queues]
         self._serve_child, self._serve_keeper, self._serve_clerk = serve_child, serve_keeper, serve_clerk
         self._processes: list[Process] = []
         self._estates: list[Process] = []  # dead processes whose jobs the server still believes to be held
         self._wakeup = os.pipe()
-        self._beat_at = 0.0
+        self._busy_at = inf if config.burst else 0.0
         self._spawn_at = 0.0
         self._keeper_at = 0.0
         self._stop_at: float | None = None  # when the grace ends
@@ -103,8 +106,7 @@ class Supervisor:
                 self._handed_back += count
             self._estates.remove(process)
             process.close()
-        if boottime() >= self._beat_at:
-            self._beat()
+        self._beat()
 
     def _is_settled(self, dead: Process) -> bool:
         """Let a clerk tell the server of the jobs that a process was killed for; True once that is over."""
@@ -121,33 +123,21 @@ class Supervisor:
         return False
 
     def _beat(self) -> None:
-        passes = [self._recover(queue) for queue in self._queues]
-        self._suspects = any(one.suspects for one in passes)
-        errands = any(groups.errands(queue, 1) for queue in self._queues)
-        if errands or any(one.deaths for one in passes):
-            self._tell_keeper(b"mirror\n")
-        waits = [self._promote(queue) for queue in self._queues]
-        if self._config.burst and self._stop_at is None and not errands and all(map(_is_drained, self._queues)):
+        self._busy_at = max([self._busy_at, *(process.board.busy_at for process in self._processes)])
+        due = [beat for beat in self._beats if boottime() >= beat.next_at(self._busy_at)]
+        for beat in due:
+            beat.turn(self._report)
+            if beat.found.deaths or beat.found.errands:
+                self._tell_keeper(b"mirror\n")
+        if due:
+            self._suspects = any(beat.found.suspects for beat in self._beats)
+            self._leave_if_done()
+
+    def _leave_if_done(self) -> None:
+        told = not any(beat.found.errands for beat in self._beats)
+        if self._config.burst and self._stop_at is None and told and all(map(_is_drained, self._queues)):
             logger.info("nothing is left to do")
             self._stop()
-        # Put off only by a beat that went through: a tick without one would pass for the server's return.
-        self._beat_at = boottime() + min(self._config.beat, *waits)
-
-    def _recover(self, queue: Queue) -> Recovered:
-        for _ in range(_CHUNKS_PER_BEAT):
-            recovered = recovery.recover(queue, beat_ms=round(self._config.beat * 1000))
-            self._report(queue, recovered)
-            if not recovered.again:
-                break
-        return recovered
-
-    def _promote(self, queue: Queue) -> float:
-        """Move what is due, and return the seconds until something else is."""
-        for _ in range(_CHUNKS_PER_BEAT):
-            promoted = schedule.promote(queue)
-            if not promoted.again:
-                break
-        return self._config.beat if promoted.next_due_ms is None else promoted.next_due_ms / 1000
 
     def _report(self, queue: Queue, recovered: Recovered) -> None:
         for kind, ids, words in (
@@ -233,7 +223,8 @@ class Supervisor:
                 process.kill()
 
     def _sleep(self, pause: float) -> None:
-        until = [self._beat_at - boottime(), *([self._stop_at - boottime()] if self._stop_at is not None else [])]
+        beat_at = min(beat.next_at(self._busy_at) for beat in self._beats)
+        until = [beat_at - boottime(), *([self._stop_at - boottime()] if self._stop_at is not None else [])]
         longest = max(0.0, min(pause, *until)) if not self._server.waiting else pause
         if select.select([self._wakeup[0]], [], [], longest)[0]:
             os.read(self._wakeup[0], 4096)

@@ -7,16 +7,20 @@
 -- KEYS[5] limits   HASH    of the queue and its lanes
 -- KEYS[6] suspect  ZSET    id -> order
 -- KEYS[7] dead     ZSET    id -> time of death in ms
--- KEYS[8] meta     HASH    protocol, flow, lease_ms, last_pass, gap_at, clamp
+-- KEYS[8] meta     HASH    protocol, flow, paused, lease_ms, last_pass, gap_at, clamp
 -- KEYS[9] wake     LIST    at most one token
 -- KEYS[10] events  STREAM  off the happy path
+-- KEYS[11] scheduled  ZSET  id -> due in ms
+-- KEYS[12] handoff    LIST  errands for other queues
 -- ARGV[1] base     prefix of the queue's keys
--- ARGV[2] beat     ms between two passes
+-- ARGV[2] beat     ms between two passes over leases
 -- ARGV[3] limit    leases at most
 -- Returns {again (1: the limit was reached), grace left in ms for the default lease, {stalled id, ...}, {died id, ...},
---   {id that had not started, ...}, suspects, deaths to be mirrored}
+--   {id that had not started, ...}, suspects, deaths to be mirrored, errands, leases, ms until `promote` has something to
+--   do (-1: nothing is known)}
 local active, pending, lanes, held, limits = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local suspect, dead, meta, wake, events = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local scheduled, handoff = KEYS[11], KEYS[12]
 local base, beat, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 --- @include clock
 --- @include meta
@@ -41,6 +45,8 @@ local default_lease = tonumber(passes[1] or 30000)
 local last_pass, gap_at, clamp = tonumber(passes[2] or 0), tonumber(passes[3] or 0), passes[4]
 
 -- After an outage, a failover or a step of the clock every lease looks expired: let the holders renew first.
+-- Passes over a queue without leases may be further apart and then look like an outage. That takes nothing from anybody:
+-- what is held now was claimed since the last pass, and its grace ends before such a lease does.
 if now < last_pass or now > last_pass + 3 * beat then
   gap_at = now
   clamp = now < last_pass and '1' or clamp
@@ -77,7 +83,7 @@ for _, id in ipairs(overdue) do
     if row then redis.call('EXISTS', base .. 'hand:' .. row.holder, lane_key(row.lane)) end
   end
 end
-redis.call('EXISTS', suspect, dead)
+if #expired > 0 then redis.call('EXISTS', suspect, dead) end
 
 redis.call('HSET', meta, 'last_pass', now, 'gap_at', gap_at, 'clamp', clamp or '0')
 if #clamped > 0 then redis.call('ZADD', active, unpack(clamped)) end
@@ -102,8 +108,12 @@ for n, id in ipairs(expired) do
   end
 end
 
-if #taken.stalled + #taken.unstarted > 0 or flow and #taken.died > 0 then wake_one() end
+-- Also in place of a wake-up that was lost; a job that stalled may be a suspect, which waits in no lane.
+if #taken.stalled > 0 or not paused and redis.call('EXISTS', lanes) == 1 then wake_one() end
+-- Only `promote` knows when a limit lets a lane go on, so while there are limits each pass asks it.
+local next_ms = flow and now or tonumber(redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2] or 'inf')
 return {
   #overdue == limit and 1 or 0, grace(default_lease), taken.stalled, taken.died, taken.unstarted,
-  redis.call('ZCARD', suspect), redis.call('ZCARD', dead),
+  redis.call('ZCARD', suspect), redis.call('ZCARD', dead), redis.call('LLEN', handoff), redis.call('ZCARD', active),
+  next_ms < 1 / 0 and math.max(0, next_ms - now) or -1,
 }
