@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from echomq_django.bus import jobs
+from echomq_django.bus import jobs, limits
 from echomq_django.bus.jobs import claim
 from echomq_django.bus.recovery import Recovered, abandon, recover
 from echomq_django.bus.row import Failure, State
@@ -12,6 +12,7 @@ from tests.bus.scenes import (
     SOON,
     W1,
     W2,
+    a_group,
     active,
     enqueued,
     expire,
@@ -21,6 +22,7 @@ from tests.bus.scenes import (
     stay_awake,
     stored,
     suspects,
+    waiting_for,
 )
 from tests.bus.view import changes
 
@@ -173,5 +175,47 @@ def test_scheduled_and_pending_jobs_are_not_the_business_of_recovery(queue):
     enqueued(queue, 2, delay_ms=SOON)
     stay_awake(queue)
     with changes(queue) as changed:
-        assert recover(queue) == NOTHING
+        recovered = recover(queue)
+    assert replace(recovered, due_ms=None) == NOTHING
     assert changed.keys() <= {"meta"}
+
+
+def test_a_pass_tells_what_else_there_is_to_do(queue):
+    active(queue, 2)
+    queue.client.rpush(queue.keys.handoff, "an errand", "another")
+    enqueued(queue, 2, delay_ms=SOON)
+    stay_awake(queue)
+    recovered = recover(queue)
+    assert SOON - 5000 < recovered.due_ms <= SOON
+    assert replace(recovered, due_ms=None) == replace(NOTHING, active=2, errands=2)
+
+
+def test_what_is_due_or_waits_for_no_time_is_told(queue):
+    waiting_for(queue, a_group(queue, 1))
+    stay_awake(queue)
+    assert recover(queue).due_ms is None
+    make_due(queue, *enqueued(queue, delay_ms=SOON))
+    assert recover(queue).due_ms == 0
+
+
+def test_with_limits_each_pass_says_that_a_promotion_has_something_to_do(queue):
+    limits.set(queue, lane="a", concurrency=1)
+    assert recover(queue).due_ms == 0
+
+
+def test_a_wake_up_that_was_lost_is_made_up_for_by_the_next_pass(queue):
+    enqueued(queue, lane="a")
+    queue.client.delete(queue.keys.wake)
+    with changes(queue) as changed:
+        recover(queue)
+        recover(queue)
+    assert changed["wake"] == [b"1"]
+
+
+def test_nobody_is_woken_by_a_pass_while_the_queue_is_paused(queue):
+    enqueued(queue)
+    limits.pause(queue)
+    queue.client.delete(queue.keys.wake)
+    with changes(queue) as changed:
+        recover(queue)
+    assert "wake" not in changed

@@ -47,6 +47,19 @@ def test_a_wait_ends_without_a_queue_when_its_time_is_over(wakeups):
     wakeups.arm(0.01)
     assert ends(wakeups)
     assert wakeups.take() is None
+    assert not wakeups.armed
+
+
+def test_a_long_wait_hears_of_the_server_meanwhile_and_goes_on(wakeups, queue):
+    wakeups.arm(30)
+    assert ends(wakeups)
+    assert wakeups.take() is None
+    assert wakeups.armed
+    wakeups.check()
+    enqueued(queue)
+    assert ends(wakeups)
+    assert wakeups.take() is queue
+    assert not wakeups.armed
 
 
 def test_arming_twice_is_one_wait(wakeups, queue):

@@ -54,20 +54,21 @@ def test_a_limit_stays_with_the_job_that_it_was_noted_for(board: Board) -> None:
     assert list(board.running()) == [ONE, OTHER]
 
 
-def test_the_turn_of_the_loop_and_the_shortest_lease_do_not_touch_each_other(board: Board) -> None:
-    assert board.turned_at == 0
-    board.turned_at = 12.5
-    board.shortest_lease = 3
-
-    assert (board.turned_at, board.shortest_lease) == (12.5, 3)
-
-
-def test_the_shortest_lease_does_not_touch_what_runs(board: Board) -> None:
+def test_turn_wake_up_and_shortest_lease_do_not_touch_each_other_or_what_runs(board: Board) -> None:
     board.begin(0, ONE)
-    board.shortest_lease = 0.75
+    assert (board.turned_at, board.woken_at) == (0, 0)
+    board.turned_at, board.woken_at, board.shortest_lease = 12.5, 11.5, 3
 
-    assert board.shortest_lease == 0.75
+    assert (board.turned_at, board.woken_at, board.shortest_lease) == (12.5, 11.5, 3)
     assert list(board.running()) == [ONE]
+
+
+def test_a_child_is_busy_while_it_holds_something_and_was_so_when_it_was_woken(board: Board) -> None:
+    assert board.busy_at == 0
+    board.woken_at = 11.5
+    assert board.busy_at == 11.5
+    board.shortest_lease = 30
+    assert board.busy_at == pytest.approx(boottime(), abs=5)
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
