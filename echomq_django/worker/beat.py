@@ -34,7 +34,10 @@ class Beat:
         return min(self._passed_at + (self._beat if in_use else self._rest), self._due_at)
 
     def turn(self, report: Report) -> None:
-        """Do one pass and `report` what was recovered. Raises `BusError`; then the next pass is due at once."""
+        """Do one pass and `report` what was recovered.
+
+        Raises `BusError`; then it stays due, so that no moment without a pass can be taken for the server's return.
+        """
         self.found = self._recover(report)
         wait = self._promote()
         self._passed_at = boottime()

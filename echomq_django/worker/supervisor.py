@@ -10,6 +10,7 @@ import signal
 from collections.abc import Callable, Sequence
 from math import inf
 
+from echomq_django.bus import groups
 from echomq_django.bus import queue as queues_
 from echomq_django.bus.queue import Queue
 from echomq_django.bus.recovery import Recovered
@@ -63,7 +64,7 @@ class Supervisor:
         self._asked = False
         self._short_lives = 0
         self._handed_back = 0
-        self._suspects = False
+        self._suspects: set[str] = set()  # queues with jobs that wait to run alone
         self._server = Reconnection()
 
     def run(self) -> int:
@@ -127,15 +128,17 @@ class Supervisor:
         due = [beat for beat in self._beats if boottime() >= beat.next_at(self._busy_at)]
         for beat in due:
             beat.turn(self._report)
+            if not beat.found.suspects:
+                self._suspects.discard(beat.queue.name)
             if beat.found.deaths or beat.found.errands:
                 self._tell_keeper(b"mirror\n")
         if due:
-            self._suspects = any(beat.found.suspects for beat in self._beats)
             self._leave_if_done()
 
     def _leave_if_done(self) -> None:
-        told = not any(beat.found.errands for beat in self._beats)
-        if self._config.burst and self._stop_at is None and told and all(map(_is_drained, self._queues)):
+        # In the order in which work moves: what has left one place since then is seen in the next.
+        looks = (look(queue) for look in (_is_drained, _has_told, _is_drained) for queue in self._queues)
+        if self._config.burst and self._stop_at is None and all(looks):
             logger.info("nothing is left to do")
             self._stop()
 
@@ -149,7 +152,8 @@ class Supervisor:
             for job_id in ids:
                 logger.warning("job %s in %s %s", job_id, queue.name, words)
                 self._tell_keeper(f"{kind} {queue.name} {job_id}\n".encode())
-        self._suspects = self._suspects or bool(recovered.suspect)
+        if recovered.suspects:
+            self._suspects.add(queue.name)
         if recovered.died:
             self._tell_keeper(b"mirror\n")
 
@@ -161,7 +165,7 @@ class Supervisor:
         while sum(not one.leaving for one in self._of("child")) < max(1, self._config.processes):
             self._start("child", self._config.threads, self._serve_child(False))
         if self._suspects and not self._of("alone"):
-            self._suspects = False
+            self._suspects.clear()
             self._start("alone", 1, self._serve_child(True))
 
     def _start(self, kind: str, threads: int, serve: Serve) -> Process:
@@ -259,3 +263,7 @@ class Supervisor:
 def _is_drained(queue: Queue) -> bool:
     counts = queues_.count(queue)
     return not (counts.pending or counts.active or counts.suspect or counts.next_due_ms == 0)
+
+
+def _has_told(queue: Queue) -> bool:
+    return not groups.errands(queue, 1)
