@@ -210,7 +210,7 @@ class EchoMQBackend(JobBackend):
         if committed:
             self._park(batch, pushed, error)
         elif isinstance(error, BusError):
-            raise type(error)(f"{error} [{_extent(batch.jobs, pushed)}]") from error
+            raise type(error)(f"{error} [{_extent(batch.jobs, pushed, error)}]") from error
         else:
             raise error
 
@@ -365,13 +365,15 @@ def _twice(push: Callable[[], T]) -> T:
     try:
         return push()
     except BusUnavailable as error:
-        if not isinstance(error.__cause__, redis.ConnectionError):
+        if not isinstance(error.__cause__, (redis.ConnectionError, redis.ReadOnlyError)):
             raise
-        # An idle connection may be gone; ids and slots make sure that twice is once.
+        # An idle connection may be gone, or lead to a replica now; ids and slots make sure that twice is once.
         return push()
 
 
-def _extent(jobs: Sequence[NewJob], pushed: int) -> str:
+def _extent(jobs: Sequence[NewJob], pushed: int, error: BusError) -> str:
+    if len(jobs) == 1 and isinstance(error, BusUnavailable):  # maybe only the answer got lost
+        return f"it is not known whether {jobs[0].job_id} is enqueued"
     if len(jobs) == 1:
         return f"{jobs[0].job_id} is not enqueued"
     return f"{pushed} of {len(jobs)} jobs are enqueued for sure, {jobs[pushed].job_id} is the first of the others"

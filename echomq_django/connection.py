@@ -79,7 +79,6 @@ class Bus:
     def close(self) -> None:
         """Close the connections that are idle."""
         self._line.close()
-        self._client.connection_pool.disconnect(inuse_connections=False)
 
 
 def get_bus(alias: str = DEFAULT_TASK_BACKEND_ALIAS) -> Bus:

@@ -8,6 +8,7 @@ from typing import Any
 
 import redis
 from redis.exceptions import (
+    AskError,
     AuthenticationError,
     AuthorizationError,
     BusyLoadingError,
@@ -27,10 +28,8 @@ from echomq_django.exceptions import BusFull, BusRefused, BusUnavailable, Script
 
 _LANES_COUNTED = 1000
 _OPEN, _COUNT = Script("queue/open"), Script("queue/count")
-_PASSING = (
-    *("BUSY ", "UNBLOCKED", "MISCONF", "LOADING", "CLUSTERDOWN", "TRYAGAIN"),
-    *("ASK", "MOVED", "NOREPLICAS", "READONLY"),
-)
+_PASSING = (AskError, BusyLoadingError, ClusterDownError, MasterDownError, NoScriptError, ReadOnlyError, TryAgainError)
+_UNNAMED = ("BUSY ", "UNBLOCKED", "MISCONF", "NOREPLICAS")  # passing, too, and the client has no class for them
 
 
 class Queue:
@@ -54,7 +53,7 @@ class Queue:
             try:
                 return self.line.call(script.command(keys, args))
             except NoScriptError:
-                self.client.script_load(script.text)
+                self.line.call(("SCRIPT", "LOAD", script.text))  # the pool may lead to another server
                 return self.line.call(script.command(keys, args))
 
 
@@ -107,7 +106,7 @@ def server_errors(doing: str) -> Iterator[None]:
         raise BusRefused(f"{doing}: the server refuses this user, check password and ACL rules: {error}") from error
     except OutOfMemoryError as error:
         raise BusFull(f"{doing}: the server is at its memory limit and wrote nothing: {error}") from error
-    except (BusyLoadingError, ClusterDownError, MasterDownError, NoScriptError, ReadOnlyError, TryAgainError) as error:
+    except _PASSING as error:
         raise BusUnavailable(f"{doing}: the server can't serve now: {error}") from error
     except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
         raise BusUnavailable(f"{doing}: no answer from the server: {error}") from error
@@ -119,6 +118,6 @@ def _typed(doing: str, error: redis.ResponseError) -> Exception:
     text = str(error)
     if "EMQPROTOCOL" in text:
         return UnsupportedServer(f"{doing}: {text.partition('EMQPROTOCOL ')[2]}. Run one major version on one prefix.")
-    if text.startswith(_PASSING) or "non local key" in text:
+    if text.startswith(_UNNAMED) or "non local key" in text:
         return BusUnavailable(f"{doing}: the server can't serve now: {text}")
     return ScriptFailed(f"{doing}: {text}")

@@ -281,7 +281,7 @@ class Executor:
         """Forget connections that an interrupted handler may have left between a question and its answer."""
         for connection in connections.all(initialized_only=True):
             connection.close()
-        queue.client.connection_pool.disconnect(inuse_connections=False)
+        queue.line.close()
         get_bus(self._alias).close()
 
     def _send(self, signal: Signal, result: TaskResult[Any, Any]) -> None:

@@ -1,10 +1,12 @@
 """Worker processes of one test: started, hurt, asked what they logged, and never left behind."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
@@ -33,6 +35,14 @@ class Worker:
     def log(self) -> str:
         """All that its processes have written so far."""
         return self._log.read_text(errors="replace")
+
+    @property
+    def lines(self) -> dict[int, list[str]]:
+        """What each of its processes has logged so far, by pid."""
+        lines: dict[int, list[str]] = defaultdict(list)
+        for pid, text in re.findall(r"^(\d+) [A-Z]+ (.*)$", self.log, re.MULTILINE):
+            lines[int(pid)].append(text)
+        return lines
 
     @property
     def is_running(self) -> bool:

@@ -1,6 +1,7 @@
 """Two tables in which handlers leave traces: every start of a job, and at most one effect for each."""
 
 import os
+from collections import Counter
 from typing import Any
 
 from django.db import connection
@@ -40,6 +41,16 @@ def starts(job_id: str) -> int:
 def pids(job_id: str) -> list[int]:
     """Return which processes have started a job, in order."""
     return _column("SELECT pid FROM chaos_start WHERE job_id = %s ORDER BY id", job_id)
+
+
+def all_starts() -> Counter[str]:
+    """Return how often each job has started."""
+    return Counter(_column("SELECT job_id FROM chaos_start"))
+
+
+def all_pids() -> Counter[int]:
+    """Return how many starts each process has made."""
+    return Counter(_column("SELECT pid FROM chaos_start"))
 
 
 def started_by(pid: int) -> int:

@@ -87,6 +87,11 @@ class Proxy:
         with self._lock:
             self._refusing = self._silencing = False
 
+    def lead_to(self, port: int) -> None:
+        """Let new connections lead elsewhere, as a name does that stands for another server now; old ones stay."""
+        with self._lock:
+            self._target = ("127.0.0.1", port)
+
     def lose_replies(self, command: bytes, every: int) -> None:
         """Close the connection instead of passing on every n-th reply to `command` that is not empty or an error."""
         with self._lock:

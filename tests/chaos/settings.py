@@ -20,3 +20,10 @@ DEBUG = bool(os.environ.get("EMQ_TEST_DEBUG"))
 DATABASES["default"]["CONN_MAX_AGE"] = int(os.environ.get("EMQ_TEST_CONN_MAX_AGE", "0"))
 TASKS["default"]["OPTIONS"] |= json.loads(os.environ.get("EMQ_TEST_OPTIONS", "{}"))
 Q_CLUSTER |= {"ALT_CLUSTERS": {"emq": {"guard_cycle": Hasty(0.5), "poll": 0.05}}}
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"with pid": {"format": "%(process)d %(levelname)s %(message)s"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "with pid"}},
+    "loggers": {"echomq_django": {"handlers": ["console"]}},
+}

@@ -332,7 +332,7 @@ def test_a_server_that_is_down_raises_with_the_id(emq: Settings, tmp_path: Path)
         send.enqueue()
         server.kill()
 
-        with pytest.raises(BusUnavailable, match=r"no answer from the server.*\[JOB\w{26} is not enqueued\]"):
+        with pytest.raises(BusUnavailable, match=r"no answer from the server.*whether JOB\w{26} is enqueued\]"):
             send.enqueue()
 
         server.start()
@@ -347,7 +347,7 @@ def test_a_server_that_hangs_is_not_asked_twice(emq: Settings, tmp_path: Path) -
         before = cutter.seen(b"EVALSHA")
         with redis.Redis.from_url(server.url) as admin:
             admin.client_pause(10_000, all=False)
-            with pytest.raises(BusUnavailable, match=r"Timeout.*is not enqueued"):
+            with pytest.raises(BusUnavailable, match=r"Timeout.*not known whether"):
                 send.enqueue()
             admin.client_unpause()
 
