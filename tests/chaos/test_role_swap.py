@@ -59,6 +59,7 @@ def pair(emq: Settings, valkey: Valkey, to_server: Proxy, tmp_path: Path) -> Ite
         yield Pair(to_server, valkey, replica)
         with redis.Redis.from_url(valkey.url) as client:
             client.replicaof("NO", "ONE")
+        to_server.lead_to(valkey.port)
 
 
 def test_after_a_swap_of_roles_all_workers_consume_from_the_new_primary_and_no_accepted_job_is_missing(
