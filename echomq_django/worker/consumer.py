@@ -83,7 +83,8 @@ class Consumer:
             if self.work():
                 return False
             longest = min(longest, self._prepare_to_wait())
-            self._say_if_back()
+            if not self.stopping:  # then maybe nothing was said to it
+                self._say_if_back()
         except BusError as error:
             return self._wait(watched, self._pause(error))
         return False if self.stopping and self.finished else self._wait(watched, longest)
