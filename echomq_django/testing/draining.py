@@ -1,7 +1,7 @@
 """Runs what is pending in the thread of a test, by the code of a worker."""
 
 import os
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from contextvars import Context
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -86,6 +86,8 @@ class _OwnHands:
     def ended(self) -> list[Ended]:
         ended, self._ended = self._ended, []
         return ended
+
+    def let_go(self, jobs: Iterable[Held]) -> None: ...
 
     def take_back(self, older_than: float = 0.0) -> list[Held]:
         return []

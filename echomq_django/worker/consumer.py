@@ -99,7 +99,9 @@ class Consumer:
 
     def give_up(self) -> None:
         """Hand everything back without a stall, also what runs: its end would come too late."""
-        self._hand_back(self._hands.held)
+        self._collect()
+        untold = {one.held for one in self._unsettled}
+        self._hand_back([one for one in self._hands.held if one not in untold])
         try:
             self._settle()
         except BusError as error:
@@ -114,10 +116,13 @@ class Consumer:
             except BusError as error:
                 logger.warning("queue %s: no other worker could be woken: %s", queue.name, error)
 
-    def _settle(self) -> None:
+    def _collect(self) -> None:
         for ended in self._hands.ended():
             self._prefetch.measured(ended.seconds)
             self._unsettled.append(ended)
+
+    def _settle(self) -> None:
+        self._collect()
         groups: dict[tuple[int, type], list[Ended]] = defaultdict(list)
         for ended in self._unsettled:
             groups[ended.held.index, type(ended.end)].append(ended)
@@ -135,6 +140,7 @@ class Consumer:
             verdicts = []
         told = set(map(id, group))
         self._unsettled = [ended for ended in self._unsettled if id(ended) not in told]
+        self._hands.let_go(ended.held for ended in group)
         for ended, verdict in zip(group, verdicts, strict=False):
             self._heard(ended, verdict)
 

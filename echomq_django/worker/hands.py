@@ -3,7 +3,7 @@
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -85,7 +85,7 @@ class Hands:
 
     @property
     def held(self) -> list[Held]:
-        """The jobs in hand, waiting or running."""
+        """The jobs in hand: those that wait or run, and those that have ended and were not let go."""
         return list(self._held)
 
     @property
@@ -107,14 +107,16 @@ class Hands:
             self._work.put(None)
 
     def ended(self) -> list[Ended]:
-        """Return the jobs that ended since the last call."""
+        """Return the jobs that ended since the last call; their leases are kept until `let_go()`."""
         with suppress(BlockingIOError):
             os.read(self._reader, 4096)
         self._poked = False  # before the list is read: what ends after that pokes again
-        ended = [self._ended.popleft() for _ in range(len(self._ended))]
-        self._held.difference_update(one.held for one in ended)
+        return [self._ended.popleft() for _ in range(len(self._ended))]
+
+    def let_go(self, jobs: Iterable[Held]) -> None:
+        """Take jobs out of the hand of whose ends the server knows."""
+        self._held.difference_update(jobs)
         self._note_leases()
-        return ended
 
     def take_back(self, older_than: float = 0.0) -> list[Held]:
         """Take back the jobs that have waited for a thread for more than so many seconds."""

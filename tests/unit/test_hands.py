@@ -71,6 +71,12 @@ def ends(hands: Hands) -> list[Ended]:
     return hands.ended()
 
 
+def is_empty(hands: Hands) -> bool:
+    """Let go what has ended, and return whether nothing is left in hand."""
+    hands.let_go(one.held for one in hands.ended())
+    return len(hands) == 0
+
+
 def test_jobs_begin_in_the_order_of_their_claim_and_as_many_as_there_are_threads(hands: Hands, runner: Runner) -> None:
     jobs = [held() for _ in range(4)]
     order = [job.row.job_id for job in jobs]
@@ -85,7 +91,7 @@ def test_jobs_begin_in_the_order_of_their_claim_and_as_many_as_there_are_threads
     assert hands.waiting == 0
 
 
-def test_a_job_is_in_hand_until_its_end_is_collected(hands: Hands, board: Board, runner: Runner) -> None:
+def test_a_job_is_in_hand_until_it_is_let_go(hands: Hands, board: Board, runner: Runner) -> None:
     job = held()
     hands.add([job])
     wait_for(lambda: [one.job_id for one in board.running()] == [job.row.job_id])
@@ -96,7 +102,9 @@ def test_a_job_is_in_hand_until_its_end_is_collected(hands: Hands, board: Board,
     assert ended.held is job
     assert ended.seconds > 0
     assert list(board.running()) == []
-    assert (len(hands), hands.held, hands.ended()) == (0, [], [])
+    assert (hands.ended(), hands.held, board.shortest_lease) == ([], [job], 30)
+    hands.let_go([job])
+    assert (len(hands), hands.held, board.shortest_lease) == (0, [], 0)
 
 
 def test_the_shortest_lease_in_hand_stands_on_the_board(hands: Hands, board: Board, runner: Runner) -> None:
@@ -106,7 +114,7 @@ def test_the_shortest_lease_in_hand_stands_on_the_board(hands: Hands, board: Boa
     assert board.shortest_lease == 2
 
     runner.finish(2)
-    wait_for(lambda: hands.ended() is not None and len(hands) == 0)
+    wait_for(lambda: is_empty(hands))
     assert board.shortest_lease == 0
 
 
@@ -118,7 +126,7 @@ def test_jobs_that_have_not_begun_can_be_taken_back(hands: Hands, runner: Runner
     assert hands.take_back() == jobs[2:]
     assert (len(hands), hands.waiting) == (2, 0)
     runner.finish(2)
-    wait_for(lambda: hands.ended() is not None and len(hands) == 0)
+    wait_for(lambda: is_empty(hands))
     assert sorted(runner.began) == sorted(job.row.job_id for job in jobs[:2])
 
 
@@ -130,7 +138,7 @@ def test_only_jobs_that_have_waited_for_long_are_taken_back(hands: Hands, runner
     assert hands.take_back(older_than=30) == [old]
     assert hands.waiting == 1
     runner.finish(3)
-    wait_for(lambda: hands.ended() is not None and len(hands) == 0)
+    wait_for(lambda: is_empty(hands))
     assert runner.began[-1] == young.row.job_id
 
 
@@ -143,9 +151,11 @@ def test_a_full_hand_wakes_nobody_before_half_of_what_waited_has_ended(hands: Ha
     assert not select.select([hands], [], [], 0)[0]
 
     runner.finish()
-    assert len(ends(hands)) == 4
+    ended = ends(hands)
+    hands.let_go(one.held for one in ended)
+    assert len(ended) == 4
     runner.finish(4)
-    wait_for(lambda: hands.ended() is not None and len(hands) == 0)
+    wait_for(lambda: is_empty(hands))
 
 
 def test_a_job_that_says_later_that_it_has_ended_keeps_its_place_and_no_thread(board: Board) -> None:
