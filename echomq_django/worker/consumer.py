@@ -93,9 +93,10 @@ class Consumer:
         """Tell the server what ended, and claim what there is room for; True if there was something to claim."""
         self._hand_back(self._hands.take_back(older_than=0.0 if self.stopping else _STUCK_S))
         self._settle()
+        claimed = self._fill()  # first, for a claim whose reply got lost is said again there
         if boottime() >= self._inventory_at:
             self._take_inventory()
-        return self._fill()
+        return claimed
 
     def give_up(self) -> None:
         """Hand everything back without a stall, also what runs: its end would come too late."""
@@ -135,6 +136,10 @@ class Consumer:
         except BusFull:
             logger.warning("queue %s: the server is full, results of %d jobs are not stored", queue.name, len(group))
             verdicts = verb(queue, self._source.holder, [_without_result(ended) for ended in group])
+        except BusUnavailable:
+            for ended in group:
+                ended.told = True
+            raise
         except ScriptFailed as error:
             logger.error("queue %s: the end of %d jobs is refused; they come back: %s", queue.name, len(group), error)
             verdicts = []
@@ -145,7 +150,7 @@ class Consumer:
             self._heard(ended, verdict)
 
     def _heard(self, ended: Ended, verdict: Verdict) -> None:
-        if verdict is Verdict.ACCEPTED:
+        if verdict is Verdict.ACCEPTED or (verdict is Verdict.MISSING and ended.told):  # such as a death in the database
             self._announce(ended)
         else:
             what = "was taken over" if verdict is Verdict.STALE else "is gone"

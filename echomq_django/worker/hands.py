@@ -36,12 +36,16 @@ class Held:
 
 @dataclass(slots=True)
 class Ended:
-    """A job that ended in these hands, what the server is to be told, and what the executor made of it."""
+    """A job that ended in these hands, what the server is to be told, and what the executor made of it.
+
+    `told`: it was told once, and maybe heard that.
+    """
 
     held: Held
     end: End
     job: object = None
     seconds: float = 0.0
+    told: bool = False
 
 
 def start_thread(serve: Callable[[], None]) -> None:

@@ -1,8 +1,9 @@
-"""A link to a server that a test can cut, silence, let lose replies, or let spring a trap."""
+"""A link to a server that a test can cut, silence, lead elsewhere, let lose words, or let spring a trap."""
 
 import select
 import socket
 import threading
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
@@ -41,20 +42,24 @@ class Trap:
 
 
 class Proxy:
-    """Forwards connections to a port of this machine; counts refused `attempts` and `lost` replies."""
+    """Forwards connections to a port of this machine; counts refused `attempts`, and `answered` and `lost` commands."""
 
     def __init__(self, port: int) -> None:
         self._target = ("127.0.0.1", port)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._peers: dict[socket.socket, socket.socket] = {}
         self._silent: set[socket.socket] = set()
-        self._asking: set[socket.socket] = set()  # whose reply may get lost
+        self._asking: dict[socket.socket, bytes] = {}  # whose reply may get lost
         self._refusing = self._silencing = self._closing = False
-        self._losing, self._asked, self._every = b"", 0, 1
+        self._stopped = b""
+        self._losing: tuple[bytes, ...] = ()
+        self._every = 1
         self._trap: Trap | None = None
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._serve, name="proxy")
-        self.attempts = self.lost = 0
+        self.attempts = 0
+        self.answered: Counter[bytes] = Counter()
+        self.lost: Counter[bytes] = Counter()
 
     @property
     def port(self) -> int:
@@ -83,19 +88,28 @@ class Proxy:
             self._silent.update(self._peers)
 
     def heal(self) -> None:
-        """Serve new connections; those that fell silent stay so."""
+        """Serve new connections, and every command; connections that fell silent stay so."""
         with self._lock:
             self._refusing = self._silencing = False
+            self._stopped = b""
 
     def lead_to(self, port: int) -> None:
         """Let new connections lead elsewhere, as a name does that stands for another server now; old ones stay."""
         with self._lock:
             self._target = ("127.0.0.1", port)
 
-    def lose_replies(self, command: bytes, every: int) -> None:
-        """Close the connection instead of passing on every n-th reply to `command` that is not empty or an error."""
+    def stop(self, command: bytes) -> None:
+        """Close each connection that says `command` instead of passing that on."""
         with self._lock:
-            self._losing, self._every = command, every
+            self._stopped = command
+
+    def lose_replies(self, *commands: bytes, every: int) -> None:
+        """Close the connection instead of passing on the first reply to each command, and every n-th after that.
+
+        Replies that are empty or an error do not count.
+        """
+        with self._lock:
+            self._losing, self._every = commands, every
 
     def set_trap(self, trap: Trap) -> None:
         """Cut the link once `trap` has sprung; what it has sprung on is not passed on."""
@@ -129,7 +143,7 @@ class Proxy:
         target = self._peers[source]
         try:
             data = source.recv(1 << 16)
-            if not data or self._gets_lost(source, target, data):
+            if not data or self._is_stopped(data) or self._gets_lost(source, target, data):
                 self._close(source)
             elif self._trap and not self._trap.sprung and self._trap.catches(source, target, data):
                 self._cut()
@@ -138,17 +152,23 @@ class Proxy:
         except OSError:
             self._close(source)
 
+    def _is_stopped(self, data: bytes) -> bool:
+        stopped = bool(self._stopped) and self._stopped in data
+        self.attempts += stopped
+        return stopped
+
     def _gets_lost(self, source: socket.socket, target: socket.socket, data: bytes) -> bool:
-        if self._losing and self._losing in data:
-            self._asking.add(target)
-        elif source in self._asking:
-            self._asking.remove(source)
-            if data.startswith(b"*") and not data.startswith(b"*0"):
-                self._asked += 1
-                if self._asked % self._every == 0:
-                    self.lost += 1
-                    return True
-        return False
+        for command in self._losing:
+            if command in data:
+                self._asking[target] = command
+                return False
+        command = self._asking.pop(source, b"")
+        if not command or not data.startswith(b"*") or data.startswith(b"*0"):
+            return False
+        lost = self.answered[command] % self._every == 0
+        self.answered[command] += 1
+        self.lost[command] += lost
+        return lost
 
     def _cut(self) -> None:
         self._refusing = True
@@ -159,7 +179,7 @@ class Proxy:
         for end in (one, self._peers.pop(one)):
             self._peers.pop(end, None)
             self._silent.discard(end)
-            self._asking.discard(end)
+            self._asking.pop(end, None)
             end.close()
 
 

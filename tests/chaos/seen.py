@@ -1,5 +1,6 @@
 """What the server says of jobs, as these tests ask it."""
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -46,10 +47,15 @@ def in_hand(queue: Queue, pids: Iterable[int]) -> list[str]:
     return [one.job_id for one in held if isinstance(one, Row) and int(one.holder.split(":")[1]) in wanted]
 
 
+def happened(queue: Queue, kind: str) -> Counter[str]:
+    """Return to which jobs something has happened, and how often."""
+    found = queue.client.xrange(queue.keys.events)
+    return Counter(entry[b"id"].decode() for _, entry in found if entry[b"kind"] == kind.encode())
+
+
 def events(queue: Queue, kind: str, job_id: str) -> int:
     """Return how often something happened to a job."""
-    found = queue.client.xrange(queue.keys.events)
-    return sum(entry[b"kind"] == kind.encode() and entry[b"id"] == job_id.encode() for _, entry in found)
+    return happened(queue, kind)[job_id]
 
 
 def stalls(queue: Queue, job_id: str) -> int:
