@@ -88,10 +88,10 @@ class Proxy:
             self._silent.update(self._peers)
 
     def heal(self) -> None:
-        """Serve new connections, and every command; connections that fell silent stay so."""
+        """Serve new connections, and pass everything on; connections that fell silent stay so."""
         with self._lock:
             self._refusing = self._silencing = False
-            self._stopped = b""
+            self._stopped, self._losing = b"", ()
 
     def lead_to(self, port: int) -> None:
         """Let new connections lead elsewhere, as a name does that stands for another server now; old ones stay."""

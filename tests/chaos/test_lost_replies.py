@@ -25,6 +25,7 @@ pytest_plugins = ["tests.chaos.fixtures"]
 A_MINUTE = pytest.mark.parametrize("lease", [60.0])  # longer than any test waits
 OF_A_WORKER = ("jobs/claim", "jobs/complete", "jobs/retry", "jobs/die", "jobs/extend")
 OF_A_SUPERVISOR = ("recovery/recover", "schedule/promote")
+MORE_THAN_TEN_SECONDS = 20  # tries of a worker that waits for a second at most, and takes stock each ten
 GHOST = "host:1:gone"  # a holder of whom nothing is left
 
 
@@ -99,6 +100,36 @@ def test_whatever_a_worker_says_and_hears_no_answer_to_counts_once(
     assert "is refused" not in worker.log
     assert "held by nobody" not in worker.log
     assert worker.stop() == 0
+
+
+@A_MINUTE
+def test_an_end_that_leaves_no_trace_and_was_never_answered_is_signalled_all_the_same(
+    crew: Crew, queue: Queue, to_server: Proxy
+) -> None:
+    to_server.lose_replies(command("jobs/complete"), every=2)
+    worker = crew.start(EMQ_TEST_REDIS_URL=redis_url(to_server), EMQ_TEST_SIGNALS="1")
+    job_id = tasks.work.using(result_ttl=0).enqueue().id
+
+    until(lambda: ledger.signals(job_id) == ["task_started RUNNING", "task_finished SUCCESSFUL"])
+    assert jobs.read(queue, job_id) is None
+    assert to_server.lost.total() == 1
+    assert "is refused" not in worker.log
+
+
+@A_MINUTE
+def test_a_claim_that_is_never_answered_is_said_again_for_as_long_as_it_takes(
+    crew: Crew, queue: Queue, to_server: Proxy
+) -> None:
+    claim = command("jobs/claim")
+    to_server.lose_replies(claim, every=1)
+    job_id = tasks.work.enqueue().id
+    worker = crew.start(EMQ_TEST_REDIS_URL=redis_url(to_server))
+    until(lambda: to_server.lost[claim] >= MORE_THAN_TEN_SECONDS)
+    to_server.heal()
+
+    [end] = seen.done(queue, job_id)
+    assert (end.attempts, seen.stalls(queue, job_id)) == (1, 0)
+    assert "held by nobody" not in worker.log
 
 
 @A_MINUTE
