@@ -1,5 +1,6 @@
 """The server or the database is away: before the start, while jobs run, and while they die."""
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,26 @@ def test_a_worker_that_waits_for_the_server_can_be_stopped(crew: Crew, queue: Qu
     worker = crew.start(EMQ_TEST_REDIS_URL=redis_url(to_server)).logged("waiting for the server")
 
     assert worker.stop() == 0
+
+
+def test_a_worker_that_is_to_stop_while_the_server_is_gone_does_not_say_that_it_is_back(
+    crew: Crew, queue: Queue, to_server: Proxy, gate: Path
+) -> None:
+    running = tasks.hold.enqueue(str(gate)).id
+    worker = crew.start("--threads", "2", EMQ_TEST_REDIS_URL=redis_url(to_server))
+    until(lambda: ledger.starts(running))
+    to_server.cut()
+    worker.logged("the server is gone", 2)
+
+    worker.tell(signal.SIGTERM)
+    worker.logged("stopping")
+    more_attempts(to_server, 5)
+    assert "the server is back" not in worker.log
+    to_server.heal()
+    gate.touch()
+
+    assert worker.exit_code() == 0
+    seen.done(queue, running)
 
 
 def test_a_wrong_password_is_a_usage_error_and_is_not_shown(crew: Crew, queue: Queue, valkey: Valkey) -> None:
