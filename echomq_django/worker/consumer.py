@@ -150,7 +150,8 @@ class Consumer:
             self._heard(ended, verdict)
 
     def _heard(self, ended: Ended, verdict: Verdict) -> None:
-        if verdict is Verdict.ACCEPTED or (verdict is Verdict.MISSING and ended.told):  # such as a death in the database
+        counted = verdict is Verdict.MISSING and ended.told  # and left no trace, or was moved to the database since
+        if verdict is Verdict.ACCEPTED or counted:
             self._announce(ended)
         else:
             what = "was taken over" if verdict is Verdict.STALE else "is gone"

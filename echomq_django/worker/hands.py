@@ -38,7 +38,7 @@ class Held:
 class Ended:
     """A job that ended in these hands, what the server is to be told, and what the executor made of it.
 
-    `told`: it was told once, and maybe heard that.
+    `told`: it was told before, and may have heard that.
     """
 
     held: Held

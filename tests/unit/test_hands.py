@@ -151,9 +151,9 @@ def test_a_full_hand_wakes_nobody_before_half_of_what_waited_has_ended(hands: Ha
     assert not select.select([hands], [], [], 0)[0]
 
     runner.finish()
-    ended = ends(hands)
-    hands.let_go(one.held for one in ended)
-    assert len(ended) == 4
+    half = ends(hands)
+    hands.let_go(one.held for one in half)
+    assert len(half) == 4
     runner.finish(4)
     wait_for(lambda: is_empty(hands))
 
