@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from typing import Any, Protocol
 
 from django.core.signals import setting_changed
@@ -11,6 +11,8 @@ from django.utils.module_loading import import_string
 from echomq_django.conf import ImproperlyConfiguredQueue, load
 from echomq_django.exceptions import InvalidArguments
 from echomq_django.tasks import Task
+
+_stacks: dict[str, tuple[Any, ...]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,22 +66,28 @@ def wrapped(alias: str, passage: Passage, run: Callable[[], Any]) -> Any:
     return run()
 
 
-@cache
 def stack(alias: str) -> tuple[Any, ...]:
-    """Return the middleware of `alias`, made once; raises `ImproperlyConfiguredQueue` for what can't be imported."""
-    made = []
-    for path in load(alias).middleware:
-        try:
-            made.append(import_string(path)())
-        except (ImportError, TypeError) as error:
-            where = f"TASKS[{alias!r}]['OPTIONS']['middleware']"
-            raise ImproperlyConfiguredQueue(f"{where}: {path!r} is no class that can be made: {error}") from error
-    return tuple(made)
+    """Return the middleware of `alias`, the same to all threads.
+
+    Raises `ImproperlyConfiguredQueue` for what can't be imported.
+    """
+    try:
+        return _stacks[alias]
+    except KeyError:
+        return _stacks.setdefault(alias, tuple(_make(alias, path) for path in load(alias).middleware))
+
+
+def _make(alias: str, path: str) -> Any:
+    try:
+        return import_string(path)()
+    except (ImportError, TypeError) as error:
+        where = f"TASKS[{alias!r}]['OPTIONS']['middleware']"
+        raise ImproperlyConfiguredQueue(f"{where}: {path!r} is no class that can be made: {error}") from error
 
 
 def _forget(*, setting: str, **kwargs: Any) -> None:
     if setting == "TASKS":
-        stack.cache_clear()
+        _stacks.clear()
 
 
 setting_changed.connect(_forget)

@@ -5,7 +5,6 @@ import threading
 from collections import deque
 from collections.abc import Coroutine
 from contextvars import Context
-from functools import cached_property
 from typing import Any
 
 
@@ -16,6 +15,8 @@ class Loop:
         self._running: set[asyncio.Task[None]] = set()  # a loop itself keeps no task from being collected
         self._to_start: deque[tuple[Coroutine[Any, Any, None], Context]] = deque()
         self._told = False
+        self._started: asyncio.AbstractEventLoop | None = None
+        self._starting = threading.Lock()
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """Run `coroutine` in the caller's context, and return its value or raise its error."""
@@ -39,11 +40,13 @@ class Loop:
             self._running.add(task)
             task.add_done_callback(self._running.discard)
 
-    @cached_property
+    @property
     def _loop(self) -> asyncio.AbstractEventLoop:
-        loop = asyncio.new_event_loop()
-        threading.Thread(target=loop.run_forever, name="emq-loop", daemon=True).start()
-        return loop
+        with self._starting:  # the first coroutines come from several threads at once
+            if self._started is None:
+                self._started = asyncio.new_event_loop()
+                threading.Thread(target=self._started.run_forever, name="emq-loop", daemon=True).start()
+            return self._started
 
 
 async def _contained(coroutine: Coroutine[Any, Any, Any]) -> tuple[Any, BaseException | None]:

@@ -124,14 +124,21 @@ class Crew:
             worker.kill()
 
 
+def state_of(pid: int) -> str:
+    """Return the letter for the state of a process, or nothing if it is gone."""
+    return _stat(Path(f"/proc/{pid}/stat"))[0]
+
+
 def _session(leader: int) -> list[tuple[int, str]]:
     """Return (pid, state) of the processes in a session."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            state, _, _, session = path.read_text().rpartition(")")[2].split()[:4]
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if int(session) == leader:
-            found.append((int(path.parent.name), state))
-    return found
+    stats = ((int(path.parent.name), *_stat(path)) for path in Path("/proc").glob("[0-9]*/stat"))
+    return [(pid, state) for pid, state, session in stats if session == leader]
+
+
+def _stat(path: Path) -> tuple[str, int]:
+    """Return (state, session) of a process."""
+    try:
+        state, _, _, session = path.read_text().rpartition(")")[2].split()[:4]
+    except (FileNotFoundError, ProcessLookupError):
+        return "", 0
+    return state, int(session)

@@ -12,6 +12,10 @@ CREATE TABLE chaos_effect (job_id text PRIMARY KEY, value text NOT NULL);
 CREATE TABLE chaos_order (id bigserial PRIMARY KEY);
 CREATE TABLE chaos_signal (id bigserial PRIMARY KEY, job_id text NOT NULL, signal text NOT NULL);
 """
+_REPEATED = """
+SELECT job_id, pid FROM chaos_start AS earlier
+WHERE EXISTS (SELECT FROM chaos_start AS later WHERE later.job_id = earlier.job_id AND later.id > earlier.id)
+"""
 
 
 def create() -> None:
@@ -56,6 +60,18 @@ def all_pids() -> Counter[int]:
 def started_by(pid: int) -> int:
     """Return how many jobs a process has started."""
     return len(_column("SELECT DISTINCT job_id FROM chaos_start WHERE pid = %s", pid))
+
+
+def unfinished(pid: int) -> set[str]:
+    """Return the jobs that a process has started and that have no effect yet."""
+    return set(_column("SELECT job_id FROM chaos_start WHERE pid = %s EXCEPT SELECT job_id FROM chaos_effect", pid))
+
+
+def repeated() -> set[tuple[str, int]]:
+    """Return the jobs that have started more than once, each with the process of every start but the last."""
+    with connection.cursor() as cursor:
+        cursor.execute(_REPEATED)
+        return set(cursor.fetchall())
 
 
 def order_of_starts() -> list[str]:

@@ -1,6 +1,6 @@
 """What the server says of jobs, as these tests ask it."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
@@ -42,9 +42,27 @@ def active(queue: Queue) -> dict[str, float]:
 
 def in_hand(queue: Queue, pids: Iterable[int]) -> list[str]:
     """Return the jobs that are leased to some processes."""
-    wanted = set(pids)
-    held = (jobs.read(queue, job_id) for job_id in active(queue))
-    return [one.job_id for one in held if isinstance(one, Row) and int(one.holder.split(":")[1]) in wanted]
+    held = hands(queue)
+    return [job_id for pid in pids for job_id in held.get(pid, ())]
+
+
+def hands(queue: Queue) -> dict[int, set[str]]:
+    """Return the jobs that are leased to each process."""
+    found: dict[int, set[str]] = defaultdict(set)
+    for row in (jobs.read(queue, job_id) for job_id in active(queue)):
+        if isinstance(row, Row):
+            found[_pid(row.holder)].add(row.job_id)
+    return found
+
+
+def fates(queue: Queue, pid: int) -> dict[str, set[str]]:
+    """Return what happened to the jobs that were taken from a process."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for _, entry in queue.client.xrange(queue.keys.events):
+        detail = entry[b"detail"].decode()
+        if detail.count(":") == 2 and _pid(detail) == pid:
+            found[entry[b"kind"].decode()].add(entry[b"id"].decode())
+    return found
 
 
 def happened(queue: Queue, kind: str) -> Counter[str]:
@@ -79,3 +97,7 @@ def beats(queue: Queue, number: int) -> None:
         return len(passes) > number
 
     until(enough)
+
+
+def _pid(holder: str) -> int:
+    return int(holder.split(":")[1])

@@ -109,6 +109,14 @@ def hold_interpreter_lock(context: JobContext, seconds: float) -> None:
 
 
 @task(takes_context=True)
+async def block_loop(context: JobContext, seconds: float) -> None:
+    """Let no other coroutine of the process run for a while."""
+    await sync_to_async(ledger.note_start)(context.job_id)
+    time.sleep(seconds)
+    await sync_to_async(ledger.note_effect)(context.job_id)
+
+
+@task(takes_context=True)
 def fail(context: JobContext) -> None:
     """Fail at each start."""
     ledger.note_start(context.job_id)

@@ -1,6 +1,8 @@
 """The stack of middleware: made once, the first is the outermost, and what it may put into headers."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -51,6 +53,13 @@ class Wrong:
 
     def enqueue(self, passage: Passage) -> None:
         passage.headers["n"] = self.value
+
+
+class Slow:
+    together = Barrier(2)
+
+    def __init__(self) -> None:
+        self.together.wait(timeout=10)
 
 
 class Demanding:
@@ -121,6 +130,15 @@ def test_the_stack_is_made_once_until_the_settings_change(settings: Settings) ->
 
     configure(settings, Inner)
     assert [type(one) for one in stack("default")] == [Inner]
+
+
+def test_threads_that_ask_first_at_once_get_one_stack(settings: Settings) -> None:
+    configure(settings, Slow)
+
+    with ThreadPoolExecutor(2) as threads:
+        one, other = [made.result() for made in [threads.submit(stack, "default") for _ in range(2)]]
+
+    assert one is other
 
 
 @pytest.mark.parametrize("path", ["no.such.module.Class", f"{__name__}.Missing", f"{__name__}.Demanding"])
