@@ -69,7 +69,7 @@ def valkey(server_directory: Path) -> Iterator[Valkey]:
 def postgres(server_directory: Path) -> Iterator[Postgres]:
     """The PostgreSQL that all tests share; nothing on it outlives them, so it never waits for a disk."""
     unsafe = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
-    with Postgres(server_directory / "postgres", config=unsafe) as server:
+    with Postgres(server_directory / "postgres", config={**unsafe, "max_connections": "200"}) as server:
         yield server
 
 

@@ -57,6 +57,7 @@ def hold(context: JobContext, gate: str) -> int:
     start = ledger.note_start(context.job_id)
     ledger.note_effect(context.job_id)
     if start == 1:
+        connection.close()  # a hundred of them may wait
         pass_through(gate)
     return start
 
