@@ -14,6 +14,7 @@ from echomq_django.worker.consumer import Consumer, Source
 from echomq_django.worker.executor import Executor
 from echomq_django.worker.hands import Ended, Hands, Starter, start_thread
 from echomq_django.worker.prefetch import Prefetch
+from echomq_django.worker.processes import end_forks
 from echomq_django.worker.rota import Rota
 
 logger = logging.getLogger("echomq_django.worker")
@@ -116,6 +117,7 @@ class Child:
         if now - self._orphaned_at > self._config.grace:
             logger.error("child %d: the grace is over, handing %d jobs back", os.getpid(), len(self._hands))
             self._consumer.give_up()
+            end_forks()
             os._exit(1)
 
 

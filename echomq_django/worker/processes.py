@@ -53,9 +53,7 @@ class Process:
     def kill(self) -> None:
         """End it for good, with what its handlers have forked; what it held is handed back without a stall."""
         self.forced = True
-        for pid in _family(self.pid):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+        _kill(_family(self.pid))
 
     def close(self) -> None:
         """Give back what the supervisor had for it."""
@@ -120,6 +118,7 @@ def _become(kind: str, foreign: list[int], serve: Callable[[], int]) -> NoReturn
         code = serve()
     except BaseException:
         logger.exception("%s %d failed", kind, os.getpid())
+        end_forks()
     finally:
         leave(code)  # never run what the parent's interpreter would clean up
 
@@ -135,6 +134,17 @@ def _family(pid: int) -> list[int]:
     for one in family:
         family += children[one]
     return family
+
+
+def _kill(pids: list[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def end_forks() -> None:
+    """End what handlers have forked, before this process ends under them."""
+    _kill(_family(os.getpid())[1:])
 
 
 def leave(code: int) -> NoReturn:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 
 from echomq_django.worker.board import Board
-from echomq_django.worker.processes import Process, Serve, control_pipe, holder_name, leave
+from echomq_django.worker.processes import Process, Serve, control_pipe, end_forks, holder_name, leave
 
 logger = logging.getLogger("echomq_django.worker")
 
@@ -63,6 +63,7 @@ class Threads:
                 logger.exception("the supervisor failed")
                 self._left_alone = True
             if self._left_alone:
+                end_forks()
                 leave(code)
             self._for_main.put(None)
 

@@ -84,10 +84,10 @@ def test_children_whose_supervisor_is_killed_finish_what_they_run_and_leave(
 
 
 @A_MINUTE
-def test_children_whose_supervisor_is_killed_hand_back_what_outlasts_the_grace(
-    crew: Crew, queue: Queue, gate: Path
+def test_children_whose_supervisor_is_killed_hand_back_what_outlasts_the_grace_and_leave_nothing_behind(
+    crew: Crew, queue: Queue
 ) -> None:
-    job_id = tasks.hold.enqueue(str(gate)).id
+    job_id = tasks.overrun.using(time_limit=None).enqueue("has forked").id
     worker = crew.start("--grace", "0.5")
     until(lambda: ledger.starts(job_id))
 

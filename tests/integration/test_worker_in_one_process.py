@@ -97,10 +97,10 @@ def test_what_runs_at_a_stop_is_finished_within_the_grace(crew: Crew, queue: Que
 
 @pytest.mark.parametrize("threads", [1, 2])
 @LONG
-def test_what_runs_beyond_the_grace_is_handed_back_without_a_stall(
-    crew: Crew, queue: Queue, gate: Path, threads: int
+def test_what_runs_beyond_the_grace_is_handed_back_without_a_stall_and_leaves_no_process_behind(
+    crew: Crew, queue: Queue, threads: int
 ) -> None:
-    job_id = tasks.hold.enqueue(str(gate)).id
+    job_id = tasks.overrun.using(time_limit=None).enqueue("has forked").id
     worker = crew.start(*ALONE, "--threads", str(threads), "--grace", "0.2")
     until(lambda: ledger.starts(job_id))
 
