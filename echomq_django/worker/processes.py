@@ -78,8 +78,11 @@ class Forks:
         supervisor is gone.
         """
         board, (reader, writer), chance = Board(threads), control_pipe(), secrets.token_hex(2)
+        # What all processes are told at once must not be told to the supervisor by the new one, too.
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
         pid = os.fork()
         if pid:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
             os.close(reader)
             self._running[pid] = Process(kind, pid, writer, holder_name(pid, chance), board)
             return self._running[pid]
@@ -115,6 +118,7 @@ def _become(kind: str, foreign: list[int], serve: Callable[[], int]) -> NoReturn
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for number in STOP_SIGNALS:  # a terminal sends them to all; the supervisor says when it is time
             signal.signal(number, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
         code = serve()
     except BaseException:
         logger.exception("%s %d failed", kind, os.getpid())

@@ -90,13 +90,15 @@ class Supervisor:
         return 3 if self._handed_back else 0
 
     def listen(self) -> None:
-        """Take over the signals that stop a worker; to be called by the main thread, which then runs their handlers."""
+        """Take over the signals that stop a worker; to be called by the main thread.
+
+        Their handlers do nothing: Python writes the numbers into a pipe, at once, whatever the main thread is doing.
+        """
         for end in self._wakeup:
             os.set_blocking(end, False)
         signal.set_wakeup_fd(self._wakeup[1], warn_on_full_buffer=False)
-        for number in STOP_SIGNALS:
-            signal.signal(number, lambda number, _: self._asked_to_stop(number))
-        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number in (*STOP_SIGNALS, signal.SIGCHLD):
+            signal.signal(number, lambda *_: None)
 
     def _serve_leases(self) -> None:
         for process in self._processes:
@@ -172,8 +174,6 @@ class Supervisor:
     def _start(self, kind: str, threads: int, serve: Serve) -> Process:
         process = self._place.start(kind, threads, serve, self._processes + self._estates)
         self._processes.append(process)
-        if self._stop_at is not None and kind in ("child", "alone"):  # the signal came while it was forked
-            process.say(STOP)
         return process
 
     def _watch_children(self) -> None:
@@ -232,7 +232,9 @@ class Supervisor:
         until = [beat_at - boottime(), *([self._stop_at - boottime()] if self._stop_at is not None else [])]
         longest = max(0.0, min(pause, *until)) if not self._server.waiting else pause
         if select.select([self._wakeup[0]], [], [], longest)[0]:
-            os.read(self._wakeup[0], 4096)
+            for number in os.read(self._wakeup[0], 4096):
+                if number in STOP_SIGNALS:
+                    self._asked_to_stop(number)
 
     @property
     def _finished(self) -> bool:

@@ -297,6 +297,14 @@ def on_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
+@task(takes_context=True)
+def take_signal(context: JobContext, gate: str) -> None:
+    """Be the thread that is given the signal to stop, and hold until the gate opens."""
+    ledger.note_start(context.job_id)
+    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+    pass_through(gate)
+
+
 @task
 def stop_in_debugger() -> int:
     """Let the debugger change the result."""

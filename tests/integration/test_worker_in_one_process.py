@@ -95,6 +95,18 @@ def test_what_runs_at_a_stop_is_finished_within_the_grace(crew: Crew, queue: Que
     assert seen.is_in(queue, waiting, State.PENDING)
 
 
+@LONG
+def test_a_signal_is_heard_whichever_thread_it_is_given_to(crew: Crew, queue: Queue, gate: Path) -> None:
+    job_id = tasks.take_signal.enqueue(str(gate)).id
+    worker = crew.start(*ALONE, "--threads", "2")
+
+    worker.logged("stopping")
+    gate.touch()
+
+    assert worker.exit_code() == 0
+    assert seen.is_done(queue, job_id)
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 @LONG
 def test_what_runs_beyond_the_grace_is_handed_back_without_a_stall_and_leaves_no_process_behind(
