@@ -3,6 +3,7 @@
 import ctypes
 import os
 import signal
+import time
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,10 @@ class ChaosConfig(AppConfig):
             _end_with_parent()
         if os.environ.get("EMQ_TEST_DEATH"):
             pre_save.connect(_die_once, sender="django_q.Schedule")
+        if os.environ.get("EMQ_TEST_HANG"):
+            from echomq_django.framework import task_finished
+
+            task_finished.connect(_hang_once)
         if os.environ.get("EMQ_TEST_FORKS_DIE"):
             os.register_at_fork(after_in_child=partial(os._exit, 9))
         if number := os.environ.get("EMQ_TEST_TERM_AT_FORK"):
@@ -63,6 +68,13 @@ def _die_once(**facts: Any) -> None:
     with suppress(FileNotFoundError):
         Path(os.environ["EMQ_TEST_DEATH"]).unlink()
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _hang_once(**facts: Any) -> None:
+    """Never return to the claiming loop that says how a job ended, if the file is there that says so."""
+    with suppress(FileNotFoundError):
+        Path(os.environ["EMQ_TEST_HANG"]).unlink()
+        time.sleep(600)
 
 
 def _listen(sent: Signal, name: str, receiver: Any) -> None:

@@ -1,12 +1,14 @@
 """A worker is stopped for longer than its leases, others take its jobs over, and then it wakes up."""
 
 import signal
+import time
 from pathlib import Path
 
 from echomq_django import enqueue_many
 from echomq_django.bus import jobs
 from echomq_django.bus.jobs import Verdict
 from echomq_django.bus.queue import Queue
+from echomq_django.bus.row import State
 from echomq_django.worker.processes import holder_name
 from tests.bus.scenes import completion
 from tests.chaos import ledger, seen, tasks
@@ -14,6 +16,8 @@ from tests.chaos.crew import Crew
 from tests.chaos.waiting import until
 
 pytest_plugins = ["tests.chaos.fixtures"]
+
+STANDSTILL = 30.0  # that a claiming loop may have
 
 
 def test_whatever_a_thawed_worker_says_of_jobs_that_others_took_over_is_refused(
@@ -86,3 +90,27 @@ def test_a_process_with_the_name_of_a_dead_one_can_neither_keep_nor_end_its_job(
     [end] = seen.done(queue, orphan)
     assert (end.holder, end.attempts, ledger.starts(orphan)) == (living, 2, 1)
     seen.done(queue, held)
+
+
+def test_a_process_whose_claiming_loop_hangs_is_replaced_as_soon_as_it_runs_nothing_inside_its_limit(
+    crew: Crew, queue: Queue, gate: Path, tmp_path: Path
+) -> None:
+    hang = tmp_path / "hang"
+    hang.touch()
+    running = tasks.hold.enqueue(str(gate)).id
+    worker = crew.start("--threads", "2", EMQ_TEST_HANG=str(hang))
+    [child] = until(lambda: ledger.pids(running))
+    tasks.work.enqueue()
+    until(lambda: not hang.exists())
+    waiting, hung_at = tasks.work.enqueue().id, time.monotonic()
+
+    until(lambda: time.monotonic() > hung_at + STANDSTILL + 1, within=2 * STANDSTILL)
+    assert child in worker.pids
+    assert seen.is_in(queue, waiting, State.PENDING)
+    gate.touch()
+    worker.logged("claims nothing and runs nothing: it is replaced")
+
+    assert [end.attempts for end in seen.done(queue, running, waiting)] == [2, 1]
+    assert [seen.stalls(queue, one) for one in (running, waiting)] == [0, 0]
+    assert child not in {*worker.pids, *ledger.pids(waiting)}
+    assert worker.stop() == 0
