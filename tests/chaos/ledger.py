@@ -17,6 +17,8 @@ SELECT job_id, pid FROM chaos_start AS earlier
 WHERE EXISTS (SELECT FROM chaos_start AS later WHERE later.job_id = earlier.job_id AND later.id > earlier.id)
 """
 
+_SLEEP = "SELECT pg_sleep(%"
+
 
 def create() -> None:
     """Make the tables; they go with the database of the test run."""
@@ -93,6 +95,11 @@ def effects(job_ids: list[str]) -> int:
 def effects_of(value: str) -> list[str]:
     """Return the jobs that have left a value."""
     return _column("SELECT job_id FROM chaos_effect WHERE value = %s ORDER BY job_id", value)
+
+
+def sleeping_sessions() -> list[int]:
+    """Return the processes of the database that sleep in a query of a handler."""
+    return _column("SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND query LIKE %s", _SLEEP)
 
 
 def add_order() -> int:

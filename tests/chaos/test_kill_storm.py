@@ -21,7 +21,7 @@ from tests.chaos.waiting import until
 
 pytest_plugins = ["tests.chaos.fixtures"]
 
-SECONDS = int(os.environ.get("EMQ_TEST_STORM", "12"))
+SECONDS = int(os.environ.get("EMQ_TEST_STORM", "10"))
 JOBS = 5000 * SECONDS // 60
 PAUSE = 2.0
 

@@ -51,6 +51,16 @@ def test_a_job_beyond_its_limit_fails_whatever_it_does_and_leaves_no_process_beh
     assert worker.stop() == 0  # it looks for processes, too
 
 
+def test_its_query_ends_with_it_where_the_database_looks_whether_its_client_is_there(crew: Crew) -> None:
+    job_id = tasks.overrun.enqueue("waits for the database").id
+    worker = crew.start()
+    until(ledger.sleeping_sessions)
+
+    assert died(job_id).reason == "timed out"
+    until(lambda: not ledger.sleeping_sessions())
+    assert worker.stop() == 0
+
+
 def test_it_is_tried_again_after_its_back_off_and_never_while_it_still_runs(crew: Crew, queue: Queue) -> None:
     job_id = tasks.overrun.using(max_failures=2, backoff=0).enqueue("swallows everything").id
     crew.start("--processes", "2")

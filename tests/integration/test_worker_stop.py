@@ -72,16 +72,17 @@ def test_the_second_request_to_stop_hands_what_runs_back_at_once(crew: Crew, que
     assert seen.row(queue, job_id).stalled == 0
 
 
+@EITHER
 @pytest.mark.parametrize("script", [WORKER, f"{WORKER}; exit $?"], ids=["its last command", "with more to do"])
 def test_a_worker_below_a_shell_stops_in_order_when_all_processes_are_told_at_once(
-    crew: Crew, queue: Queue, gate: Path, script: str
+    crew: Crew, queue: Queue, gate: Path, script: str, number: signal.Signals
 ) -> None:
     """C63, learningequality/studio#5000."""
     job_id = tasks.hold.enqueue(str(gate)).id
     worker = crew.start(command=["sh", "-c", script])
     until(lambda: ledger.starts(job_id))
 
-    worker.tell_all(signal.SIGTERM)
+    worker.tell_all(number)
     worker.logged("stopping")
     gate.touch()
 
