@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,7 @@ async def where() -> asyncio.AbstractEventLoop:
 def test_coroutines_that_come_first_from_several_threads_at_once_run_on_one_loop() -> None:
     loop, together = Loop(), Barrier(THREADS)
 
-    def run() -> asyncio.AbstractEventLoop:
+    def run() -> Any:
         together.wait()
         return loop.run(where())
 
