@@ -106,6 +106,8 @@ def problem_of(name: str, value: Any) -> str | None:
             return f"must be an integer from 1 to {MAX_STALLED:,}, or None for no bound"
         case "max_failures" if not (_is_integer(value) and value >= 1):
             return "must be an integer of at least 1"
+        case "isolate" if not isinstance(value, bool):
+            return "must be True (a process of its own for each job) or False"
         case "expires" if not _is_duration(value):
             return f"must be a number of seconds above 0 and at most {MAX_SECONDS:,}"
         case "unique" if value not in UNIQUE and not _is_duration(value):

@@ -39,6 +39,7 @@ class DeadJob(models.Model):
     headers = models.JSONField(_("headers"), default=dict, blank=True)
     options = models.JSONField(_("options"), default=dict, blank=True)
     group = models.JSONField(_("group"), null=True, blank=True)
+    isolate = models.BooleanField(_("runs alone"), default=False)
     args = models.JSONField(_("arguments"), null=True, blank=True)
     kwargs = models.JSONField(_("keyword arguments"), null=True, blank=True)
     reason = models.CharField(_("reason"), max_length=64)

@@ -36,6 +36,7 @@ class Plan:
     unique: str | float | Unset
     unique_key: Callable[..., Any] | Unset
     expires_ms: int | None
+    isolate: bool
 
     def job(
         self,
@@ -55,7 +56,7 @@ class Plan:
         if headers or chain:
             options = {**self.options, "chain": list(chain)} if chain else self.options
             body = Message(self.task, payload, self.settings.alias, dict(headers or {}), options).pack()
-        extras = self._extras(args, kwargs) if self.unique is not UNSET or self.expires_ms else None
+        extras = self._extras(args, kwargs) if self.unique is not UNSET or self.expires_ms or self.isolate else None
         return NewJob(job_id, body, lane, self.priority, 0, self.max_stalled, self.lease_ms, extras=extras)
 
     def _extras(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Extras:
@@ -64,6 +65,8 @@ class Plan:
             extras["expires"] = self.expires_ms
         if self.unique is not UNSET:
             extras["unique"] = self._unique(args, kwargs)
+        if self.isolate:
+            extras["isolate"] = True
         return extras
 
     def _unique(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Unique:
@@ -95,6 +98,7 @@ def make_plan(task: BaseTask[..., Any], settings: Settings) -> Plan:
         unique=options.unique,
         unique_key=options.unique_key,
         expires_ms=None if options.expires is UNSET else max(1, round(options.expires * 1000)),
+        isolate=options.isolate is True,
     )
 
 

@@ -68,6 +68,7 @@ class Options(TypedDict, total=False):
     lease: float
     soft_time_limit: float | None
     time_limit: float | None
+    isolate: bool
     lane: Lane
     result_ttl: float
     durability: str
@@ -88,7 +89,7 @@ class TaskOptions:
     `unique` merges a job into one with the same `unique_key` (a function of the arguments; without it the arguments
     themselves): until that one starts, until it is done, or for so many seconds. With "debounce" the one that waits
     takes over the new arguments and delay. A job that has not started after `expires` seconds dies. `redact` names
-    arguments that nobody is to see.
+    arguments that nobody is to see. With `isolate` a job has a process of its own.
     """
 
     max_failures: int | Unset = UNSET
@@ -99,6 +100,7 @@ class TaskOptions:
     lease: float | Unset = UNSET
     soft_time_limit: float | Unset | None = UNSET
     time_limit: float | Unset | None = UNSET
+    isolate: bool | Unset = UNSET
     lane: Lane | Unset = UNSET
     result_ttl: float | Unset = UNSET
     durability: str | Unset = UNSET

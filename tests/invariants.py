@@ -36,6 +36,7 @@ TYPES = {
     "active": "zset",
     "scheduled": "zset",
     "suspect": "zset",
+    "isolated": "zset",
     "dead": "zset",
     "settled": "zset",
     "meta": "hash",
@@ -45,10 +46,12 @@ TYPES = {
     "wake": "list",
     "handoff": "list",
 }
+_ISOLATED = re.compile(r"g:(.*):isolated")
 _LANE, _JOB, _HAND = re.compile(r"g:(.+):pending"), re.compile(r"job:(.+)"), re.compile(r"hand:(.+)")
 _RUNNING, _LOCK, _GROUP = re.compile(r"g:(.*):running"), re.compile(r"unique:(.+)"), re.compile(r"group:(.+)")
 _SHAPES = {
     _LANE: "zset",
+    _ISOLATED: "zset",
     _HAND: "set",
     _RUNNING: "set",
     _GROUP: "set",
@@ -56,7 +59,7 @@ _SHAPES = {
     re.compile(r"progress:(.+)"): "string",
     re.compile(r"log:(.+)"): "list",
 }
-_FOR_EVER = (_LANE, _HAND, _RUNNING)
+_FOR_EVER = (_LANE, _ISOLATED, _HAND, _RUNNING)
 _LONGEST_TTL_MS = 30 * 86_400_000  # of a lock that is meant to outlive its job
 _PLACES = {State.SCHEDULED: "scheduled", State.ACTIVE: "active", State.SUSPECT: "suspect", State.DEAD: "dead"}
 
@@ -111,8 +114,9 @@ class _Queue:
         self.lanes = {found[1]: self._zset(name) for name in keys if (found := _LANE.fullmatch(name))}
         if "pending" in keys:
             self.lanes[""] = self._zset("pending")
+        self.isolated = {found[1] for name in keys if (found := _ISOLATED.fullmatch(name))}
         self.places: dict[str, list[str]] = defaultdict(list)
-        for place in [*map(_lane, self.lanes), *_PLACES.values()]:
+        for place in [*map(_lane, self.lanes), *map(_isolated, self.isolated), *_PLACES.values()]:
             for job_id in self._zset(place):
                 self.places[job_id].append(place)
         self.rows: dict[str, Row | Done] = {}
@@ -187,7 +191,8 @@ class _Queue:
                 yield from self._live(row, places, ttl_ms)
 
     def _live(self, row: Row, places: list[str], ttl_ms: int) -> Iterator[str]:
-        place = _lane(row.lane) if row.state is State.PENDING else _PLACES.get(row.state, "no place")
+        line = _isolated if row.extras.get("isolate") else _lane
+        place = line(row.lane) if row.state is State.PENDING else _PLACES.get(row.state, "no place")
         if places != [place]:
             found = " and ".join(places) or "none"
             yield f"{row.job_id} is {row.state.name} and belongs in {place}, but is in {found}"
@@ -234,6 +239,8 @@ class _Queue:
             yield f"lane {lane!r} has {len(self.lanes[lane])} jobs and no turn: {', '.join(list(self.lanes[lane])[:3])}"
         for lane in ring.keys() & held.keys():
             yield f"lane {lane!r} has a turn and is held"
+        for lane in self._zset("isolated").keys() ^ self.isolated:
+            yield f"lane {lane!r} has isolated jobs and no turn, or the other way round"
         for lane in ring:
             if f"paused:{lane}" in limits:
                 yield f"lane {lane!r} has a turn and is paused"
@@ -278,6 +285,10 @@ def _lean(job_id: str, what: str, places: list[str], ttl_ms: int) -> Iterator[st
         yield f"{job_id} is {what}, and still in {' and '.join(places)}"
     if ttl_ms < 0:
         yield f"{job_id} is {what} and would stay for ever"
+
+
+def _isolated(lane: str) -> str:
+    return f"g:{lane}:isolated"
 
 
 def _lane(lane: str) -> str:

@@ -100,7 +100,7 @@ class DeadJobAdmin(DeadJobModelAdmin):
         (
             _("Details"),
             {
-                "fields": (("death_key", "priority", "max_stalled", "lease_ms"), "headers", "job_options"),
+                "fields": (("death_key", "priority", "max_stalled", "lease_ms", "isolate"), "headers", "job_options"),
                 "classes": ("collapse",),
             },
         ),

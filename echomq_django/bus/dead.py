@@ -1,10 +1,9 @@
 """Deaths that the database does not have yet, and the way back from death."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from echomq_django.bus.jobs import MAX_BYTES, MAX_ROWS, GroupOf
+from echomq_django.bus.jobs import MAX_BYTES, MAX_ROWS, Extras, pack_extras
 from echomq_django.bus.keyspace import check_lane
 from echomq_django.bus.queue import Queue
 from echomq_django.bus.row import Row, State, pack_max_stalled, parse
@@ -40,7 +39,7 @@ class Revival:
     attempts: int
     deaths: int
     enqueued_at: int
-    group: GroupOf | None = None
+    extras: Extras | None = None
     via_outbox: bool = True
 
 
@@ -77,7 +76,7 @@ def requeue(queue: Queue, revival: Revival) -> bool:
         revival.attempts,
         revival.deaths,
         revival.enqueued_at,
-        json.dumps({"group": revival.group}, separators=(",", ":")) if revival.group else "",
+        pack_extras(revival.extras),
         revival.body,
     ]
     return bool(queue.run(_REQUEUE, [*names, keys.job(revival.job_id)], args))

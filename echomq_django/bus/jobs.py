@@ -18,7 +18,7 @@ MAX_RESULTS = 100_000
 MAX_LINES, MAX_LINE = 200, 1000  # of the log of one job
 MAX_RESULT_AT_LIMIT = 4096  # unbounded results took a server to 7.7 times its memory limit
 
-_ENQUEUE, _CLAIM, _CLAIM_SUSPECT = Script("jobs/enqueue"), Script("jobs/claim"), Script("jobs/claim_suspect")
+_ENQUEUE, _CLAIM, _CLAIM_ALONE = Script("jobs/enqueue"), Script("jobs/claim"), Script("jobs/claim_alone")
 _EXTEND, _COMPLETE, _RETRY = Script("jobs/extend"), Script("jobs/complete"), Script("jobs/retry")
 _COMPLETE_LARGE = Script("jobs/complete", allow_oom=False)
 _RELEASE, _DIE, _DISCARD = Script("jobs/release"), Script("jobs/die"), Script("jobs/discard")
@@ -51,9 +51,13 @@ class After(TypedDict):
 
 
 class Extras(TypedDict, total=False):
-    """What few jobs have and the server must know; `expires` is the ms after which a job that has not started dies."""
+    """What few jobs have and the server must know.
+
+    `expires` is the ms after which a job that has not started dies; one with `isolate` is always run alone.
+    """
 
     expires: int
+    isolate: bool
     unique: Unique
     group: GroupOf
     after: After
@@ -203,11 +207,12 @@ def claim(
     return _rows(reply)
 
 
-def claim_suspect(queue: Queue, holder: str, nonce: bytes, *, again: bool = False) -> Row | None:
-    """Lease the oldest suspect to a `holder` that runs nothing else."""
+def claim_alone(queue: Queue, holder: str, nonce: bytes, *, again: bool = False) -> Row | None:
+    """Lease the oldest suspect, or else the next isolated job, to a `holder` that runs nothing else."""
     keys = queue.keys
-    names = [keys.suspect, *_lane_keys(queue, holder), keys.dead, keys.meta, keys.events]
-    return next(iter(_rows(queue.run(_CLAIM_SUSPECT, names, [keys.base, holder, nonce, int(again)]))), None)
+    names = [keys.suspect, keys.isolated, *_lane_keys(queue, holder), keys.scheduled, keys.dead]
+    names += [keys.meta, keys.wake, keys.events]
+    return next(iter(_rows(queue.run(_CLAIM_ALONE, names, [keys.base, holder, nonce, int(again)]))), None)
 
 
 def extend(queue: Queue, holder: str, started: Iterable[tuple[str, int]] = ()) -> dict[str, Token]:
@@ -321,7 +326,6 @@ def _text(value: object) -> bytes:
 def enqueue_args(job: NewJob) -> tuple[Any, ...]:
     """Return what the scripts that add a job are told of it: nine values."""
     bound, flags = pack_max_stalled(job.max_stalled), 2 if job.via_outbox else 0
-    extras = json.dumps(job.extras, separators=(",", ":")) if job.extras else ""
     return (
         job.job_id,
         check_lane(job.lane),
@@ -330,9 +334,14 @@ def enqueue_args(job: NewJob) -> tuple[Any, ...]:
         bound,
         job.lease_ms,
         flags,
-        extras,
+        pack_extras(job.extras),
         job.body,
     )
+
+
+def pack_extras(extras: Extras | None) -> str:
+    """Return the text that a row has for `extras`: nothing for none."""
+    return json.dumps(extras, separators=(",", ":")) if extras else ""
 
 
 def _end(

@@ -48,8 +48,13 @@ class Keyspace:
 
     @cached_property
     def suspect(self) -> str:
-        """ZSET: id -> order, jobs that are to be run alone."""
+        """ZSET: id -> order, jobs that may have killed their process and are to be run alone."""
         return self.base + "suspect"
+
+    @cached_property
+    def isolated(self) -> str:
+        """ZSET: lane -> its next turn; only lanes with pending jobs that are always run alone."""
+        return self.base + "isolated"
 
     @cached_property
     def dead(self) -> str:

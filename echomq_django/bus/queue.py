@@ -89,7 +89,8 @@ def open_queue(queue: Queue, lease_ms: int) -> None:
 def count(queue: Queue) -> Counts:
     """Return the counts of `queue` in one round trip; lanes beyond the first 1,000 are left out and said so."""
     keys = queue.keys
-    names = [keys.pending, keys.lanes, keys.held, keys.active, keys.scheduled, keys.suspect, keys.dead, keys.meta]
+    names = [keys.pending, keys.lanes, keys.held, keys.active, keys.scheduled]
+    names += [keys.suspect, keys.isolated, keys.dead, keys.meta]
     reply = queue.run(_COUNT, names, [keys.base, _LANES_COUNTED])
     pending, scheduled, active, suspect, dead, due, rest, held, paused, forgotten, lanes, waiting, oldest = reply
     due, oldest = (None if ms < 0 else ms for ms in (due, oldest))

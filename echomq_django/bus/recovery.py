@@ -19,9 +19,9 @@ _RECOVER, _ABANDON = Script("recovery/recover"), Script("recovery/abandon")
 class Recovered:
     """The ids that one pass took back, by what became of them.
 
-    `again` says that the limit was reached; `suspects`, `deaths` and `errands` count what waits to run alone, to be
-    mirrored and to be told to other queues, `active` the leases that are left. `due_ms` is None or how soon
-    `schedule.promote` has something to do.
+    `again` says that the limit was reached; `deaths` and `errands` count what waits to be mirrored and to be told to
+    other queues, `active` the leases that are left. `due_ms` is None or how soon `schedule.promote` has something to do
+    or to tell.
     """
 
     stalled: list[str]
@@ -30,7 +30,6 @@ class Recovered:
     suspect: list[str]
     again: bool = False
     grace_ms: int = 0
-    suspects: int = 0
     deaths: int = 0
     errands: int = 0
     active: int = 0
@@ -44,12 +43,12 @@ def recover(queue: Queue, *, beat_ms: int = 1000, limit: int = MAX_ROWS) -> Reco
     """
     keys = queue.keys
     names = [keys.active, keys.pending, keys.lanes, keys.held, keys.limits]
-    names += [keys.suspect, keys.dead, keys.meta, keys.wake, keys.events, keys.scheduled, keys.handoff]
+    names += [keys.suspect, keys.isolated, keys.dead, keys.meta, keys.wake, keys.events, keys.scheduled, keys.handoff]
     reply = queue.run(_RECOVER, names, [keys.base, beat_ms, min(limit, MAX_ROWS)])
-    again, grace_ms, stalled, died, unstarted, suspects, deaths, errands, active, due = reply
+    again, grace_ms, stalled, died, unstarted, deaths, errands, active, due = reply
     ids = (_text(stalled), _text(died), _text(unstarted), list[str]())
     due_ms = None if due < 0 else due
-    return Recovered(*ids, bool(again), grace_ms, suspects, deaths, errands, active, due_ms)
+    return Recovered(*ids, bool(again), grace_ms, deaths, errands, active, due_ms)
 
 
 def abandon(queue: Queue, holder: str, running: Iterable[tuple[str, int]], *, shared: bool = False) -> Recovered:
@@ -63,7 +62,7 @@ def abandon(queue: Queue, holder: str, running: Iterable[tuple[str, int]], *, sh
     args: list[Any] = [value for pair in running for value in pair]
     stalled, died, suspect, unstarted = queue.run(_ABANDON, names, [keys.base, holder, int(shared), *args])
     ids = (_text(stalled), _text(died), _text(unstarted), _text(suspect))
-    return Recovered(*ids, suspects=len(suspect), deaths=len(died))
+    return Recovered(*ids, deaths=len(died))
 
 
 def _text(ids: list[bytes]) -> list[str]:

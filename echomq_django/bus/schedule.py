@@ -14,20 +14,24 @@ _PROMOTE, _FIRE, _HASTEN = Script("schedule/promote"), Script("schedule/fire"), 
 
 @dataclass(frozen=True, slots=True)
 class Promoted:
-    """What one pass moved; `next_due_ms` is None when nothing else is scheduled."""
+    """What one pass moved.
+
+    `next_due_ms` is None when nothing else is scheduled. `alone` says that something is to be run alone and may start.
+    """
 
     count: int
     next_due_ms: int | None
     again: bool
+    alone: bool = False
 
 
 def promote(queue: Queue, *, limit: int = MAX_ROWS) -> Promoted:
     """Move jobs that are due to their lanes, and lanes that a rate allows to be served again into the ring."""
     keys = queue.keys
     names = [keys.scheduled, keys.pending, keys.lanes, keys.held, keys.limits, keys.active]
-    names += [keys.dead, keys.meta, keys.wake, keys.events]
-    again, count, due = queue.run(_PROMOTE, names, [keys.base, min(limit, MAX_ROWS)])
-    return Promoted(count, None if due < 0 else due, bool(again))
+    names += [keys.suspect, keys.isolated, keys.dead, keys.meta, keys.wake, keys.events]
+    again, count, due, alone = queue.run(_PROMOTE, names, [keys.base, min(limit, MAX_ROWS)])
+    return Promoted(count, None if due < 0 else due, bool(again), bool(alone))
 
 
 def fire(queue: Queue, schedule: str, slot: str, job: NewJob) -> bool:

@@ -18,7 +18,8 @@ _LATE_S = 2.0  # an answer that is this late comes from a link that is dead with
 
 def pass_on(queue: Queue) -> None:
     """Wake another worker if `queue` has work; said by a worker that quits and may have taken the wake-up."""
-    queue.run(_PASS_ON, [queue.keys.lanes, queue.keys.wake], [])
+    keys = queue.keys
+    queue.run(_PASS_ON, [keys.lanes, keys.suspect, keys.isolated, keys.wake], [])
 
 
 class WakeUps:

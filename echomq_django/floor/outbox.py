@@ -174,8 +174,17 @@ def _revival_of(death: DeadJob) -> OutboxJob:
         attempts=death.attempts,
         deaths=death.death_no,
         enqueued_at=death.enqueued_at,
-        extras={"group": death.group} if death.group else {},
+        extras=_extras_of(death),
     )
+
+
+def _extras_of(death: DeadJob) -> Extras:
+    extras = Extras()
+    if death.group:
+        extras["group"] = death.group
+    if death.isolate:
+        extras["isolate"] = True
+    return extras
 
 
 def _leave_of(death: DeadJob) -> OutboxJob:
@@ -216,7 +225,7 @@ def _revival(job: OutboxJob) -> Revival:
         attempts=job.attempts,
         deaths=job.deaths,
         enqueued_at=instants.to_ms(job.enqueued_at or job.created_at),
-        group=job.extras.get("group"),
+        extras=cast(Extras, job.extras),
     )
 
 

@@ -49,6 +49,7 @@ def _readable(queue: Queue, death: Dead, row: Row, message: Message) -> DeadJob:
         headers=display.json_safe(message.headers),
         options=display.json_safe(message.options),
         group=display.json_safe(row.extras.get("group")),
+        isolate=row.extras.get("isolate") is True,
         args=args,
         kwargs=kwargs,
         attempts=row.attempts,

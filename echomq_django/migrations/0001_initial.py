@@ -51,6 +51,7 @@ class Migration(migrations.Migration):
                 ("headers", models.JSONField(blank=True, default=dict, verbose_name="headers")),
                 ("options", models.JSONField(blank=True, default=dict, verbose_name="options")),
                 ("group", models.JSONField(blank=True, null=True, verbose_name="group")),
+                ("isolate", models.BooleanField(default=False, verbose_name="runs alone")),
                 ("args", models.JSONField(blank=True, null=True, verbose_name="arguments")),
                 ("kwargs", models.JSONField(blank=True, null=True, verbose_name="keyword arguments")),
                 ("reason", models.CharField(max_length=64, verbose_name="reason")),

@@ -117,9 +117,7 @@ class _Drain:
         self._error: BaseException | None = None
         holder = f"drain:{os.getpid()}"
         self._executor = Executor(bus.settings.alias, holder, loop=_OwnLoop(), tends=False)
-        hands: Any = _OwnHands(self._executor)
-        rota = Rota([1] * len(self._queues))
-        self._consumer = Consumer(Source(self._queues, holder), rota, hands, Prefetch(0), self._note)
+        self._consumers = [self._consumer(Source(self._queues, holder, alone=alone)) for alone in (False, True)]
 
     def run(self, advance_ms: int) -> Drained:
         for queue in self._queues:
@@ -130,10 +128,14 @@ class _Drain:
             self._run_what_is_due()
         return self._drained
 
+    def _consumer(self, source: Source) -> Consumer:
+        hands: Any = _OwnHands(self._executor)
+        return Consumer(source, Rota([1] * len(self._queues)), hands, Prefetch(0), self._note, lambda: None)
+
     def _run_what_is_due(self) -> None:
         try:
             self._keep_house()
-            while self._consumer.work() or self._keep_house():
+            while any(consumer.work() for consumer in self._consumers) or self._keep_house():
                 pass
         finally:
             if self._error:  # more than what follows from it, such as a transaction that it broke
@@ -171,7 +173,8 @@ class _Drain:
             self._error = EndlessDrain(
                 f"{_MOST:,} jobs were run, the last was {row.job_id}: does a job enqueue itself? Enqueue fewer at once"
             )
-        self._consumer.stopping = self._error is not None
+        for consumer in self._consumers:
+            consumer.stopping = self._error is not None
 
     def _is_to_be_raised(self, error: BaseException) -> bool:
         return isinstance(error, KeyboardInterrupt) or (self._raises and not isinstance(error, _ANSWERS))

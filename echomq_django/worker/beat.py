@@ -16,11 +16,12 @@ Report = Callable[[Queue, Recovered], None]
 class Beat:
     """Passes over `queue`, one after the other: after `beat` seconds, or after `rest` while nobody has anything to do.
 
-    `found` is what the latest pass found. What waits for a time is moved at that time, however long the rest is.
+    `found` is what the latest pass found, `alone` whether something may be run alone. What waits for a time is moved at
+    that time, however long the rest is.
     """
 
     def __init__(self, queue: Queue, beat: float, rest: float) -> None:
-        self.queue, self.found = queue, Recovered([], [], [], [])
+        self.queue, self.found, self.alone = queue, Recovered([], [], [], []), False
         self._beat, self._rest = beat, max(beat, rest)
         self._passed_at = self._due_at = 0.0
 
@@ -30,7 +31,7 @@ class Beat:
         The rest begins when others have no leases either, and this worker had nothing for the whole beat before a pass:
         so that pass has seen what its last job left behind, such as a death.
         """
-        in_use = self.found.active or self.found.suspects or busy_at > self._passed_at - self._beat
+        in_use = self.found.active or self.alone or busy_at > self._passed_at - self._beat
         return min(self._passed_at + (self._beat if in_use else self._rest), self._due_at)
 
     def turn(self, report: Report) -> None:
@@ -43,6 +44,10 @@ class Beat:
         self._passed_at = boottime()
         self._due_at = self._passed_at + wait
 
+    def hurry(self) -> None:
+        """Let the next pass be due now."""
+        self._due_at = 0.0
+
     def _recover(self, report: Report) -> Recovered:
         for _ in range(_CHUNKS):
             recovered = recovery.recover(self.queue, beat_ms=round(self._beat * 1000))
@@ -53,10 +58,10 @@ class Beat:
 
     def _promote(self) -> float:
         """Move what is due, and return the seconds until something else is."""
-        due_ms = self.found.due_ms
+        due_ms, self.alone = self.found.due_ms, False
         for _ in range(_CHUNKS if due_ms == 0 else 0):
             promoted = schedule.promote(self.queue)
-            due_ms = promoted.next_due_ms
+            due_ms, self.alone = promoted.next_due_ms, promoted.alone
             if not promoted.again:
                 break
         return inf if due_ms is None else due_ms / 1000

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from echomq_django.bus import jobs
@@ -12,7 +12,7 @@ from echomq_django.worker.board import Board, boottime
 from echomq_django.worker.config import WorkerConfig
 from echomq_django.worker.consumer import Consumer, Source
 from echomq_django.worker.executor import Executor
-from echomq_django.worker.hands import Ended, Hands, Starter, start_thread
+from echomq_django.worker.hands import Ended, Hands, Held, Starter, start_thread
 from echomq_django.worker.prefetch import Prefetch
 from echomq_django.worker.processes import end_forks
 from echomq_django.worker.rota import Rota
@@ -27,7 +27,8 @@ class Child:
     """Claims and runs jobs until its supervisor says stop, or is gone.
 
     `control` is the reading end of a pipe whose other end only the supervisor has: a byte means stop, its end that the
-    supervisor is gone.
+    supervisor is gone. With `alone` it runs one job and leaves; without, it calls the supervisor when one is to be run
+    so. `turn` numbers the children, so that not each of them begins with the same queue.
     """
 
     def __init__(
@@ -37,18 +38,20 @@ class Child:
         holder: str,
         board: Board,
         control: int,
+        call: Callable[[], None],
         *,
         alone: bool = False,
+        turn: int = 0,
         start: Starter = start_thread,
     ) -> None:
         self._config, self._queues, self._holder, self._board, self._control = config, queues, holder, board, control
         self._executor = Executor(config.alias, holder, board=board)
-        self._hands = Hands(board, self._executor.run, start)
+        self._hands = Hands(board, self._run_only if alone else self._executor.run, start)
         self._alone = alone
         prefetch = Prefetch(0 if alone else board.threads)
-        rota = Rota([weight for _, weight in config.queues], strict=config.strict)
-        source = Source(queues, holder, suspects=alone)
-        self._consumer = Consumer(source, rota, self._hands, prefetch, self._announce)
+        rota = Rota([weight for _, weight in config.queues], strict=config.strict, turn=turn)
+        source = Source(queues, holder, alone=alone)
+        self._consumer = Consumer(source, rota, self._hands, prefetch, self._announce, call)
         self._jobs_left = config.max_jobs
         self._orphaned_at = 0.0
         self._renewed_at = 0.0
@@ -74,10 +77,15 @@ class Child:
         self._consumer.stopping = True
         self._hands.poke()
 
+    def _run_only(self, held: Held, done: Callable[[Ended], None]) -> None:
+        """Run the one job of this process: what it leaves behind here, no other is to find."""
+        self._consumer.stopping = True
+        self._executor.run(held, done)
+
     @property
     def _longest_wait(self) -> float:
-        if self._alone:
-            return 0.05
+        if self._alone and not self._hands:
+            return 0.0
         return max(0.05, self._board.shortest_lease / 6) if self._orphaned_at else 2.0
 
     def _obey(self) -> None:

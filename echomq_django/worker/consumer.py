@@ -32,10 +32,10 @@ VERBS: dict[type, Callable[..., list[Verdict]]] = {
 
 
 class Source:
-    """Where a consumer gets its jobs: the lanes of a queue, or its suspects, which are run alone."""
+    """Where a consumer gets its jobs: the lanes of a queue, or what is to be run alone."""
 
-    def __init__(self, queues: Sequence[Queue], holder: str, *, suspects: bool = False) -> None:
-        self.queues, self.holder, self.suspects = queues, holder, suspects
+    def __init__(self, queues: Sequence[Queue], holder: str, *, alone: bool = False) -> None:
+        self.queues, self.holder, self.alone = queues, holder, alone
         self._unsure: dict[int, bytes] = {}
 
     def claim(self, index: int, count: int, starting: int) -> list[Held]:
@@ -48,25 +48,32 @@ class Source:
         return [Held(queue, index, row, asked + row.lease_ms / 1000, asked) for row in rows]
 
     def _rows(self, queue: Queue, nonce: bytes, count: int, starting: int, again: bool) -> list[Row]:
-        if not self.suspects:
+        if not self.alone:
             return jobs.claim(queue, self.holder, nonce, count, starting=starting, again=again)
-        row = jobs.claim_suspect(queue, self.holder, nonce, again=again)
+        row = jobs.claim_alone(queue, self.holder, nonce, again=again)
         return [row] if row else []
 
 
 class Consumer:
     """One thread's loop of turns. Each turn tells the server what ended, claims what there is room for, and else waits.
 
-    After `stopping` is set it claims no more and hands back what has not started.
+    After `stopping` is set it claims no more and hands back what has not started. `announce` hears of each end that the
+    server has accepted, `call` that something is to be run alone.
     """
 
     def __init__(
-        self, source: Source, rota: Rota, hands: Hands, prefetch: Prefetch, announce: Callable[[Ended], None]
+        self,
+        source: Source,
+        rota: Rota,
+        hands: Hands,
+        prefetch: Prefetch,
+        announce: Callable[[Ended], None],
+        call: Callable[[], None],
     ) -> None:
         self.stopping = False
         self.woken_at = 0.0  # in `boottime()`
         self._source, self._rota, self._hands, self._prefetch = source, rota, hands, prefetch
-        self._announce = announce
+        self._announce, self._call = announce, call
         self._wakeups = wakeups.WakeUps(source.queues[0].client, source.queues)
         self._unsettled: list[Ended] = []
         self._reconnection, self._polling = Reconnection(), Reconnection()
@@ -174,11 +181,13 @@ class Consumer:
     def _prepare_to_wait(self) -> float:
         """Promote what is due, start to wait for work, and return the seconds until something else is to be done."""
         longest = _HELD_BACK_S if self._hands.waiting else _IDLE_S
-        if self.stopping or self._source.suspects or self._room <= 0:
+        if self.stopping or self._source.alone or self._room <= 0:
             return longest
         if not self._wakeups.armed:
-            due = [schedule.promote(queue).next_due_ms for queue in self._source.queues]
-            longest = min([longest, *(ms / 1000 for ms in due if ms is not None)])
+            passes = [schedule.promote(queue) for queue in self._source.queues]
+            if any(one.alone for one in passes):
+                self._call()
+            longest = min([longest, *(one.next_due_ms / 1000 for one in passes if one.next_due_ms is not None)])
             self._wakeups.arm(longest)
         self._wakeups.check()
         return longest

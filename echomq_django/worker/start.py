@@ -4,6 +4,7 @@ import logging
 import signal
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import count
 from math import inf
 
 from django.db import connections
@@ -47,11 +48,12 @@ def run_worker(config: WorkerConfig, pause: Callable[[float], None], duties: Seq
     _wait_for_server(bus, queues, pause)
     connections.close_all()  # a forked connection would be shared
     place = Forks() if config.processes else Threads()
+    turns = count()
     supervisor = Supervisor(
         config,
         queues,
         rest=rest,
-        serve_child=lambda alone: _child(config, alone, place),
+        serve_child=lambda alone, call: _child(config, alone, call, next(turns), place),
         serve_keeper=_keeper(config, duties),
         serve_clerk=partial(_clerk, config),
         place=place,
@@ -87,11 +89,11 @@ def _watch(bus: Bus, config: WorkerConfig) -> Watch:
     return Watch([(name, inf if limit is None else limit) for name, limit in limits], config.grace)
 
 
-def _child(config: WorkerConfig, alone: bool, place: Forks | Threads) -> Serve:
+def _child(config: WorkerConfig, alone: bool, call: Callable[[], None], turn: int, place: Forks | Threads) -> Serve:
     def serve(holder: str, board: Board, control: int) -> int:
         queues = _own_queues(config)
         start = place.lend_main if isinstance(place, Threads) and config.threads == 1 and not alone else start_thread
-        child = Child(config, queues, holder, board, control, alone=alone, start=start)
+        child = Child(config, queues, holder, board, control, call, alone=alone, turn=turn, start=start)
         if isinstance(place, Forks):
             signal.signal(signal.SIGTERM, lambda *_: child.stop())
         return child.run()

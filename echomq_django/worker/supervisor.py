@@ -8,6 +8,7 @@ import os
 import select
 import signal
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from math import inf
 
 from echomq_django.bus import groups
@@ -30,13 +31,15 @@ _TICK_S = 0.25  # how soon a first lease in an empty hand is noticed
 _SHORT_LIFE_S, _SHORT_LIVES = 2.0, 10
 _KEEPER_PAUSE_S, _KEEPER_GRACE_S = 0.5, 10.0
 _CLERK_S = 10.0
+_ALONE = 255  # no signal has this number
 
 
 class Supervisor:
     """Runs `config.processes` children, at least one, and one keeper until told to stop.
 
     It passes over a queue each beat, or each `rest` seconds while nothing is to be done there.
-    `serve_child(alone)`, `serve_keeper` and `serve_clerk(dead process)` are what the processes do that `place` starts.
+    `serve_child(alone, call)`, `serve_keeper` and `serve_clerk(dead process)` are what the processes do that `place`
+    starts; a child that says `call()` knows of a job to be run alone.
     `watch` looks at the children; None where nothing can end them.
     """
 
@@ -45,7 +48,7 @@ class Supervisor:
         config: WorkerConfig,
         queues: Sequence[Queue],
         rest: float,
-        serve_child: Callable[[bool], Serve],
+        serve_child: Callable[[bool, Callable[[], None]], Serve],
         serve_keeper: Serve,
         serve_clerk: Callable[[Process], Serve],
         place: Forks | Threads,
@@ -64,7 +67,6 @@ class Supervisor:
         self._asked = False
         self._short_lives = 0
         self._handed_back = 0
-        self._suspects: set[str] = set()  # queues with jobs that wait to run alone
         self._server = Reconnection()
 
     def run(self) -> int:
@@ -109,6 +111,8 @@ class Supervisor:
                 self._handed_back += count
             self._estates.remove(process)
             process.close()
+            for beat in self._beats:  # what it held, or what waited for its end, may be to run alone now
+                beat.hurry()
         self._beat()
 
     def _is_settled(self, dead: Process) -> bool:
@@ -131,8 +135,8 @@ class Supervisor:
         due = [beat for beat in self._beats if self._server.waiting or boottime() >= beat.next_at(self._busy_at)]
         for beat in due:
             beat.turn(self._report)
-            if not beat.found.suspects:
-                self._suspects.discard(beat.queue.name)
+            if beat.alone:
+                self._run_alone()
             if beat.found.deaths or beat.found.errands:
                 self._tell_keeper(b"mirror\n")
         if due:
@@ -155,8 +159,6 @@ class Supervisor:
             for job_id in ids:
                 logger.warning("job %s in %s %s", job_id, queue.name, words)
                 self._tell_keeper(f"{kind} {queue.name} {job_id}\n".encode())
-        if recovered.suspects:
-            self._suspects.add(queue.name)
         if recovered.died:
             self._tell_keeper(b"mirror\n")
 
@@ -166,10 +168,17 @@ class Supervisor:
         if self._stop_at is not None or boottime() < self._spawn_at:
             return
         while sum(not one.leaving for one in self._of("child")) < max(1, self._config.processes):
-            self._start("child", self._config.threads, self._serve_child(False))
-        if self._suspects and not self._of("alone"):
-            self._suspects.clear()
-            self._start("alone", 1, self._serve_child(True))
+            self._start("child", self._config.threads, self._serve_child(False, self._call))
+
+    def _run_alone(self) -> None:
+        """Start the process that claims a job to be run alone, unless there is one: they are run one at a time."""
+        if self._stop_at is None and boottime() >= self._spawn_at and not self._of("alone"):
+            self._start("alone", 1, self._serve_child(True, self._call))
+
+    def _call(self) -> None:
+        """Tell the supervisor, from any of its processes, that a job is to be run alone."""
+        with suppress(BlockingIOError):  # full of unread bytes: it hears one of them
+            os.write(self._wakeup[1], bytes([_ALONE]))
 
     def _start(self, kind: str, threads: int, serve: Serve) -> Process:
         process = self._place.start(kind, threads, serve, self._processes + self._estates)
@@ -235,6 +244,8 @@ class Supervisor:
             for number in os.read(self._wakeup[0], 4096):
                 if number in STOP_SIGNALS:
                     self._asked_to_stop(number)
+                elif number == _ALONE:
+                    self._run_alone()
 
     @property
     def _finished(self) -> bool:

@@ -35,12 +35,14 @@ local base, id, lane, extras, body = ARGV[1], ARGV[2], ARGV[4], ARGV[12], ARGV[1
 --- @include order
 --- @include death_key
 --- @include lanes
+--- @include line
 --- @include wake
 --- @include event
 
 local row, why = read_row(key)
 if why ~= 'missing' and not (row and row.state == 'd' and death_key(row) == ARGV[3]) then return 0 end
-redis.call('EXISTS', lane_key(lane))
+local known = extras_in(extras)
+read_line(known, lane)
 redis.call('EXISTS', dead)
 
 local priority, fence = tonumber(ARGV[5]), tonumber(string.match(ARGV[3], '^%d+') or 0)
@@ -49,7 +51,7 @@ event('requeued', id, fence, ARGV[3])
 redis.call('ZREM', dead, id)
 redis.call('SET', key, new_row(priority, ARGV[6], ARGV[7], ARGV[11], lane, extras, body, 'p', ARGV[8], order)
   .. struct.pack(LIFE, ARGV[9], 0, 0, ARGV[10], fence, 0, NO_NONCE, NO_HOLDER))
-to_lane(lane, id, order)
+to_line(known, lane, id, order)
 if not protocol then redis.call('HSET', meta, 'protocol', PROTOCOL) end
 wake_one()
 return 1

@@ -22,6 +22,7 @@ local base, id = ARGV[1], ARGV[2]
 --- @include row
 --- @include extras
 --- @include lanes
+--- @include line
 --- @include event
 --- @include let_go
 --- @include group
@@ -42,11 +43,10 @@ if row.state == 'a' then
   end
   return 2
 end
-redis.call('EXISTS', lane_key(row.lane))
+read_line(row.extras, row.lane)
 
 if row.state == 'p' then
-  redis.call('ZREM', lane_key(row.lane), id)
-  drop_empty(row.lane)
+  out_of_line(row.extras, row.lane, id)
 else
   redis.call('ZREM', row.state == 's' and scheduled or suspect, id)
 end

@@ -35,6 +35,7 @@ local base, holder, nonce, count, starting = ARGV[1], ARGV[2], ARGV[3], tonumber
 --- @include wake
 --- @include event
 --- @include lost
+--- @include put_aside
 --- @include let_go
 --- @include expire
 
@@ -48,7 +49,7 @@ if paused then count = 0 end
 if flow then count, of_queue = queue_room(count) end
 local ring = count > 0 and redis.call('ZRANGE', lanes, 0, count - 1, 'WITHSCORES') or {}
 if #ring == 0 then return {} end
-local alone, last = redis.call('ZCARD', lanes) == 1, last_turn()
+local alone, last = redis.call('ZCARD', lanes) == 1, last_turn(lanes)
 
 -- A turn is worth as many jobs as the lane weighs, in one claim or in several.
 local front, turns = {}, {}
@@ -119,14 +120,7 @@ end
 if of_queue and #ids > 0 then take_tokens(of_queue, #ids) end
 
 for _, pair in ipairs(unreadable) do
-  local id, why = pair[1], pair[2]
-  -- A row of a newer release waits for a worker that can read it; anything else has no job behind it.
-  if why == 'newer' then
-    redis.call('ZADD', scheduled, now + 30000, id)
-    event('released', id, 0, why)
-  else
-    lose(id, why)
-  end
+  put_aside(pair[1], pair[2])
 end
 for _, pair in ipairs(late) do
   expire(pair[1], pair[2])

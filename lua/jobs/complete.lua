@@ -27,6 +27,7 @@ local scheduled, meta, wake, handoff, base = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 --- @include order
 --- @include token
 --- @include lanes
+--- @include line
 --- @include running
 --- @include wake
 --- @include add

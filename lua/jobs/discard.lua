@@ -23,6 +23,7 @@ local base, id = ARGV[1], ARGV[2]
 --- @include row
 --- @include extras
 --- @include lanes
+--- @include line
 --- @include event
 --- @include let_go
 --- @include group
@@ -30,14 +31,13 @@ local base, id = ARGV[1], ARGV[2]
 local row = read_row(KEYS[10])
 if not row then return -1 end
 if row.state == 'a' then return 0 end
-redis.call('EXISTS', lane_key(row.lane))
+read_line(row.extras, row.lane)
 
 event('discarded', id, row.fence, row.state)
 let_go(row, id)
 leave_group(extras_of(row).group, id)
 if row.state == 'p' then
-  redis.call('ZREM', lane_key(row.lane), id)
-  drop_empty(row.lane)
+  out_of_line(row.extras, row.lane, id)
 else
   redis.call('ZREM', ({ s = scheduled, u = suspect, d = dead })[row.state], id)
 end

@@ -21,6 +21,7 @@ local pending, lanes, held, limits, scheduled, meta, wake, base =
 --- @include new_row
 --- @include order
 --- @include lanes
+--- @include line
 --- @include add
 --- @include wake
 --- @include unique
@@ -30,7 +31,7 @@ for n = 1, #KEYS - 7 do
   local key, extras = KEYS[n + 7], ARGV[9 * n]
   replies[n] = (fresh[key] or redis.call('EXISTS', key) == 1) and 0 or 1
   fresh[key] = true
-  redis.call('EXISTS', lane_key(ARGV[9 * n - 6]))
+  read_line(extras_in(extras), ARGV[9 * n - 6])
   if replies[n] == 1 and extras ~= '' then
     winners[n] = winner_of(ARGV[9 * n - 7], extras)
     if winners[n] then replies[n] = 2 end

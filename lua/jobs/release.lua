@@ -24,6 +24,7 @@ local scheduled, meta, wake, events, base = KEYS[7], KEYS[8], KEYS[9], KEYS[10],
 --- @include order
 --- @include token
 --- @include lanes
+--- @include line
 --- @include running
 --- @include wake
 --- @include event
@@ -36,7 +37,7 @@ local scheduled, meta, wake, events, base = KEYS[7], KEYS[8], KEYS[9], KEYS[10],
 local verdicts, rows = {}, {}
 for n = 1, #KEYS - 10 do
   verdicts[n], rows[n] = verdict_of(KEYS[n + 10], ARGV[5 * n - 2], ARGV[5 * n - 1], 'spx')
-  if rows[n] then redis.call('EXISTS', lane_key(rows[n].lane)) end
+  if rows[n] then read_line(rows[n].extras, rows[n].lane) end
 end
 redis.call('EXISTS', scheduled)
 
@@ -55,7 +56,7 @@ for n, row in pairs(rows) do
       redis.call('ZADD', scheduled, now + delay, id)
     else
       row.state = 'p'
-      to_lane(row.lane, id, row.order)
+      to_line(row.extras, row.lane, id, row.order)
     end
     if error == '' then write_row(row) else write_row_with_error(row, error) end
   end

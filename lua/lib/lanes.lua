@@ -5,15 +5,15 @@ local function lane_key(lane)
 end
 
 -- A turn is a whole number, its place in the ring, and behind the point how much of it has been used.
-local function last_turn()
-  return math.floor(tonumber(redis.call('ZREVRANGE', lanes, 0, 0, 'WITHSCORES')[2] or 0))
+local function last_turn(ring)
+  return math.floor(tonumber(redis.call('ZREVRANGE', ring, 0, 0, 'WITHSCORES')[2] or 0))
 end
 
 local function to_ring(lane)
   if flow and redis.call('HEXISTS', limits, 'paused:' .. lane) == 1 then
     redis.call('ZADD', held, 'inf', lane)
   else
-    redis.call('ZADD', lanes, last_turn() + 1, lane)
+    redis.call('ZADD', lanes, last_turn(lanes) + 1, lane)
   end
 end
 

@@ -20,8 +20,10 @@ end
 local function read_extras(row)
   local from = IS_SIZE + #row.lane + 2
   local to = from + struct.unpack('<H', row.raw, from - 1)
-  local read, extras = pcall(cjson.decode, string.sub(row.raw, from + 1, to))
-  return to <= row.at and read and type(extras) == 'table' and extras or nil
+  local text = string.sub(row.raw, from + 1, to)
+  local read, extras = pcall(cjson.decode, text)
+  local plain = not string.find(text, '[^ -~]') -- what else Lua takes for JSON, Python does not
+  return to <= row.at and plain and read and type(extras) == 'table' and extras or nil
 end
 
 -- Returns the row below `key`, or nil and why there is none: 'missing', 'corrupt', 'done', 'alias' or

@@ -1,6 +1,6 @@
 -- One job for one unique key. The lock holds an id, and counts while that job lives (mode done), has not started (start,
 -- debounce), or until the lock expires (ttl). Needs `now`, `base`, `pending`, `scheduled` and the fragments `layout`,
--- `row`, `new_row`, `order`, `lanes`.
+-- `row`, `new_row`, `order`, `line`.
 local ALIAS_MS = 86400000
 local LOCK_MS = 90 * 86400000 -- for jobs whose row is lost: their lock goes some day
 local taken_here = {}
@@ -14,7 +14,7 @@ end
 
 -- Returns the id that holds the unique key of a new job, or nil: then the key is free for it.
 local function winner_of(id, extras)
-  local unique = cjson.decode(extras).unique
+  local unique = extras_in(extras).unique
   if not unique then return nil end
   local winner = taken_here[unique.key] or redis.call('GET', base .. 'unique:' .. unique.key)
   if winner and winner ~= id and counts(winner, unique) then return winner end
@@ -22,20 +22,20 @@ local function winner_of(id, extras)
 end
 
 local function take_lock(id, extras)
-  local unique = cjson.decode(extras).unique
+  local unique = extras_in(extras).unique
   if unique then redis.call('SET', base .. 'unique:' .. unique.key, id, 'PX', unique.ms or LOCK_MS) end
 end
 
 -- Debounce: the winner takes over the arguments and the delay. Returns whether it is to run now.
 local function replace(id, extras, body, due)
-  if cjson.decode(extras).unique.mode ~= 'debounce' then return false end
+  local known = extras_in(extras)
+  if known.unique.mode ~= 'debounce' then return false end
   local row = read_row(base .. 'job:' .. id)
   if not row or (row.state ~= 's' and row.state ~= 'p') then return false end
   if row.state == 's' then
     redis.call('ZREM', scheduled, id)
   else
-    redis.call('ZREM', lane_key(row.lane), id)
-    drop_empty(row.lane)
+    out_of_line(row.extras, row.lane, id)
   end
   local order, state = order_of(row.priority, due), due > now and 's' or 'p'
   local life = string.sub(row.raw, row.at + STANDS_SIZE + 1)
@@ -44,7 +44,7 @@ local function replace(id, extras, body, due)
   if state == 's' then
     redis.call('ZADD', scheduled, due, id)
   else
-    to_lane(row.lane, id, order)
+    to_line(known, row.lane, id, order)
   end
   return state == 'p'
 end

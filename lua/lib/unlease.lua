@@ -1,5 +1,5 @@
 -- Takes jobs out of hands that lost them. Needs `now`, `base`, `active`, `suspect`, `dead`, `events` and the fragments
--- `row`, `lanes`, `running`, `event`, `let_go`, `cancelled`. A nonce that is wiped can never finish the job again.
+-- `row`, `line`, `running`, `event`, `let_go`, `cancelled`. A nonce that is wiped can never finish the job again.
 local function take_back(id, row)
   redis.call('ZREM', active, id)
   redis.call('SREM', base .. 'hand:' .. row.holder, id)
@@ -13,7 +13,7 @@ local function hand_back(id, row, kind)
   event(kind, id, row.fence, row.holder)
   row.state, row.nonce = 'p', NO_NONCE
   write_row(row)
-  to_lane(row.lane, id, row.order)
+  to_line(row.extras, row.lane, id, row.order)
 end
 
 local function to_suspects(id, row, kind)

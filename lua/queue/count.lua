@@ -6,14 +6,15 @@
 -- KEYS[4] active     ZSET    id -> lease deadline in ms
 -- KEYS[5] scheduled  ZSET    id -> due in ms
 -- KEYS[6] suspect    ZSET    id -> order
--- KEYS[7] dead       ZSET    id -> time of death in ms
--- KEYS[8] meta       HASH    paused, forgotten_early
+-- KEYS[7] isolated   ZSET    lane -> turn
+-- KEYS[8] dead       ZSET    id -> time of death in ms
+-- KEYS[9] meta       HASH    paused, forgotten_early
 -- ARGV[1] base       prefix of the queue's keys
 -- ARGV[2] limit      lanes at most
 -- Returns {pending, scheduled, active, suspect, dead, ms until the next is due (-1: none), lanes that were not counted,
 --   pending in lanes that may not be served now, why the queue is paused (false: it is not), results forgotten early,
 --   lanes that have work, scheduled that wait for a group, ms since the oldest pending became ready (-1: none)}
-local pending, lanes, held, scheduled, base = KEYS[1], KEYS[2], KEYS[3], KEYS[5], ARGV[1]
+local pending, lanes, held, scheduled, isolated, base = KEYS[1], KEYS[2], KEYS[3], KEYS[5], KEYS[7], ARGV[1]
 --- @include clock
 
 -- Of one priority the first is the oldest, so one look at each priority that is there finds the oldest of all.
@@ -29,23 +30,31 @@ local function oldest_in(key)
   end
 end
 
-local limit, oldest, waiting = tonumber(ARGV[2]), now, { [lanes] = 0, [held] = 0 }
-for _, ring in ipairs({ lanes, held }) do
+local function key_of(ring, lane)
+  if ring == isolated then return base .. 'g:' .. lane .. ':isolated' end
+  return lane == '' and pending or base .. 'g:' .. lane .. ':pending'
+end
+
+local limit, oldest, not_counted = tonumber(ARGV[2]), now, 0
+local waiting, with_work = { [lanes] = 0, [held] = 0, [isolated] = 0 }, 0
+for _, ring in ipairs({ lanes, held, isolated }) do
+  local size = redis.call('ZCARD', ring)
+  not_counted, with_work = not_counted + math.max(0, size - limit), with_work + size
   for _, lane in ipairs(redis.call('ZRANGE', ring, 0, limit - 1)) do
-    local key = lane == '' and pending or base .. 'g:' .. lane .. ':pending'
+    local key = key_of(ring, lane)
     waiting[ring] = waiting[ring] + redis.call('ZCARD', key)
     oldest = math.min(oldest, oldest_in(key))
+    local twice = ring == isolated and (redis.call('ZSCORE', lanes, lane) or redis.call('ZSCORE', held, lane))
+    if twice then with_work = with_work - 1 end
   end
 end
-local total = waiting[lanes] + waiting[held]
+local total = waiting[lanes] + waiting[held] + waiting[isolated]
 local next_due = redis.call('ZRANGEBYSCORE', scheduled, '-inf', '(inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
-local served, not_served = redis.call('ZCARD', lanes), redis.call('ZCARD', held)
-local not_counted = math.max(0, served - limit) + math.max(0, not_served - limit)
-local paused, forgotten = unpack(redis.call('HMGET', KEYS[8], 'paused', 'forgotten_early'))
+local paused, forgotten = unpack(redis.call('HMGET', KEYS[9], 'paused', 'forgotten_early'))
 return {
   total, redis.call('ZCARD', scheduled), redis.call('ZCARD', KEYS[4]),
-  redis.call('ZCARD', KEYS[6]), redis.call('ZCARD', KEYS[7]),
+  redis.call('ZCARD', KEYS[6]), redis.call('ZCARD', KEYS[8]),
   next_due and math.max(0, tonumber(next_due) - now) or -1, not_counted, waiting[held], paused,
-  tonumber(forgotten or 0), served + not_served, redis.call('ZCOUNT', scheduled, 'inf', 'inf'),
+  tonumber(forgotten or 0), with_work, redis.call('ZCOUNT', scheduled, 'inf', 'inf'),
   total > 0 and now - oldest or -1,
 }

@@ -26,6 +26,7 @@ local base, holder = ARGV[1], ARGV[2]
 --- @include row
 --- @include extras
 --- @include lanes
+--- @include line
 --- @include running
 --- @include wake
 --- @include event
@@ -47,7 +48,7 @@ for _, id in ipairs(redis.call('SMEMBERS', hand)) do
   if row and row.state == 'a' and row.holder == holder then
     ids[#ids + 1], rows[#rows + 1] = id, row
     if running[id] == row.fence then started = started + 1 end
-    redis.call('EXISTS', lane_key(row.lane))
+    read_line(row.extras, row.lane)
   end
 end
 redis.call('EXISTS', suspect, dead)

@@ -6,21 +6,22 @@
 -- KEYS[4] held     ZSET    lane -> when it may be served again
 -- KEYS[5] limits   HASH    of the queue and its lanes
 -- KEYS[6] suspect  ZSET    id -> order
--- KEYS[7] dead     ZSET    id -> time of death in ms
--- KEYS[8] meta     HASH    protocol, flow, paused, lease_ms, last_pass, gap_at, clamp
--- KEYS[9] wake     LIST    at most one token
--- KEYS[10] events  STREAM  off the happy path
--- KEYS[11] scheduled  ZSET  id -> due in ms
--- KEYS[12] handoff    LIST  errands for other queues
+-- KEYS[7] isolated ZSET    lane -> turn
+-- KEYS[8] dead     ZSET    id -> time of death in ms
+-- KEYS[9] meta     HASH    protocol, flow, paused, lease_ms, last_pass, gap_at, clamp
+-- KEYS[10] wake    LIST    at most one token
+-- KEYS[11] events  STREAM  off the happy path
+-- KEYS[12] scheduled  ZSET  id -> due in ms
+-- KEYS[13] handoff    LIST  errands for other queues
 -- ARGV[1] base     prefix of the queue's keys
 -- ARGV[2] beat     ms between two passes over leases
 -- ARGV[3] limit    leases at most
 -- Returns {again (1: the limit was reached), grace left in ms for the default lease, {stalled id, ...}, {died id, ...},
---   {id that had not started, ...}, suspects, deaths to be mirrored, errands, leases, ms until `promote` has something to
---   do (-1: nothing is known)}
+--   {id that had not started, ...}, deaths to be mirrored, errands, leases, ms until `promote` has something to do or
+--   to tell (-1: nothing is known)}
 local active, pending, lanes, held, limits = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local suspect, dead, meta, wake, events = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local scheduled, handoff = KEYS[11], KEYS[12]
+local suspect, isolated, dead, meta, wake, events = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local scheduled, handoff = KEYS[12], KEYS[13]
 local base, beat, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 --- @include clock
 --- @include meta
@@ -29,6 +30,7 @@ local base, beat, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 --- @include row
 --- @include extras
 --- @include lanes
+--- @include line
 --- @include running
 --- @include wake
 --- @include event
@@ -80,7 +82,10 @@ for _, id in ipairs(overdue) do
   else
     local n = #expired + 1
     expired[n], rows[n], reasons[n] = id, row, why
-    if row then redis.call('EXISTS', base .. 'hand:' .. row.holder, lane_key(row.lane)) end
+    if row then
+      redis.call('EXISTS', base .. 'hand:' .. row.holder)
+      read_line(row.extras, row.lane)
+    end
   end
 end
 if #expired > 0 then redis.call('EXISTS', suspect, dead) end
@@ -109,11 +114,12 @@ for n, id in ipairs(expired) do
 end
 
 -- Also in place of a wake-up that was lost; a job that stalled may be a suspect, which waits in no lane.
-if #taken.stalled > 0 or not paused and redis.call('EXISTS', lanes) == 1 then wake_one() end
--- Only `promote` knows when a limit lets a lane go on, so while there are limits each pass asks it.
-local next_ms = flow and now or tonumber(redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2] or 'inf')
+if #taken.stalled > 0 or not paused and redis.call('EXISTS', lanes, isolated) > 0 then wake_one() end
+-- Only `promote` knows when a limit lets a lane go on, and what may run alone: while there is any of it each pass asks.
+local ask = flow or redis.call('EXISTS', suspect, isolated) > 0
+local next_ms = ask and now or tonumber(redis.call('ZRANGE', scheduled, 0, 0, 'WITHSCORES')[2] or 'inf')
 return {
   #overdue == limit and 1 or 0, grace(default_lease), taken.stalled, taken.died, taken.unstarted,
-  redis.call('ZCARD', suspect), redis.call('ZCARD', dead), redis.call('LLEN', handoff), redis.call('ZCARD', active),
+  redis.call('ZCARD', dead), redis.call('LLEN', handoff), redis.call('ZCARD', active),
   next_ms < 1 / 0 and math.max(0, next_ms - now) or -1,
 }

@@ -24,6 +24,7 @@ local meta, wake, slots, base = KEYS[6], KEYS[7], KEYS[8], ARGV[1]
 --- @include new_row
 --- @include order
 --- @include lanes
+--- @include line
 --- @include add
 --- @include wake
 --- @include unique
@@ -31,7 +32,7 @@ local meta, wake, slots, base = KEYS[6], KEYS[7], KEYS[8], ARGV[1]
 local last = redis.call('HGET', slots, ARGV[2])
 if last and last >= ARGV[3] then return 0 end
 local known, extras, winner = redis.call('EXISTS', KEYS[9]) == 1, ARGV[11], nil
-redis.call('EXISTS', lane_key(ARGV[5]))
+read_line(extras_in(extras), ARGV[5])
 if not known and extras ~= '' then winner = winner_of(ARGV[4], extras) end
 
 redis.call('HSET', slots, ARGV[2], ARGV[3])

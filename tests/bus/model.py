@@ -6,6 +6,7 @@ It keeps one row for each live job. Where a job is follows from its row; the inv
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 
 from echomq_django.bus.jobs import Cancelled, Entry, NewJob, Unique, Verdict
 from echomq_django.bus.row import Failure, Row, State, Token
@@ -30,6 +31,7 @@ class Model:
     opened: set[str] = field(default_factory=set)
     handoff: list[bytes] = field(default_factory=list)
     ring: Ring = field(default_factory=Ring)
+    alone: list[str] = field(default_factory=list)  # lanes with isolated jobs, in turn
 
     def add(self, job: NewJob) -> Entry:
         """Enqueue `job`; its instants are the server's to tell."""
@@ -54,8 +56,11 @@ class Model:
 
     def pending(self, lane: str) -> list[str]:
         """The jobs of a lane in their order."""
-        waiting = [row for row in self.rows.values() if row.state is State.PENDING and row.lane == lane]
-        return [row.job_id for row in sorted(waiting, key=lambda row: (row.order, row.job_id))]
+        return [row.job_id for row in self._line(lane) if not _is_isolated(row)]
+
+    def isolated(self, lane: str) -> list[str]:
+        """The jobs of a lane that are always run alone, in their order."""
+        return [row.job_id for row in self._line(lane) if _is_isolated(row)]
 
     def active(self, holder: str | None = None) -> set[str]:
         """The jobs in the hand of `holder`, or of anybody."""
@@ -67,12 +72,29 @@ class Model:
         return self.ring.serve(min(number, self.ring.queue_room(len(self.active()))), self.pending)
 
     def next_suspect(self) -> str | None:
-        """The oldest job that is to be run alone and whose lane has room."""
+        """The oldest job that is to be run alone for its past and whose lane has room."""
         waiting = [row for row in self.rows.values() if row.state is State.SUSPECT]
         free = [row for row in waiting if self.ring.closed(row.lane) is None]
         if not free or not self.ring.queue_room(len(self.active())):
             return None
         return min(free, key=lambda row: (row.order, row.job_id)).job_id
+
+    def next_isolated(self) -> str | None:
+        """The lane whose isolated jobs come next."""
+        if not self.ring.queue_room(len(self.active())):
+            return None
+        return next((lane for lane in self.alone if self.ring.closed(lane) is None), None)
+
+    def next_alone(self) -> tuple[list[str], str | None]:
+        """Take the job that is to be run alone next, behind those before it whose time is over."""
+        suspect, lane = self.next_suspect(), self.next_isolated()
+        if suspect or lane is None:
+            return [], suspect
+        self.alone.remove(lane)
+        self.alone.append(lane)
+        line = self.isolated(lane)
+        late = list(takewhile(lambda job_id: "expires" in self.rows[job_id].extras, line))
+        return late, next(iter(line[len(late) :]), None)
 
     def lease(self, job_id: str, holder: str, token: Token, claimed_at: int, *, started: bool) -> None:
         """Put a job into a hand."""
@@ -82,6 +104,7 @@ class Model:
             row, state=State.ACTIVE, started=started, attempts=row.attempts + 1, claimed_at=claimed_at,
             token=token, holder=holder,
         )  # fmt: skip
+        self._settle_alone(row.lane)
 
     def expire(self, job_id: str, token: Token) -> None:
         """Let a job die that nobody started in time."""
@@ -90,6 +113,7 @@ class Model:
             row, state=State.DEAD, attempts=row.attempts + 1, deaths=row.deaths + 1, token=token,
             failure=Failure("expired"),
         )  # fmt: skip
+        self._settle_alone(row.lane)
         self._let_go(row)
 
     def start(self, holder: str, leases: Iterable[Row]) -> None:
@@ -212,7 +236,10 @@ class Model:
             "claimed_at": 0,
             "via_outbox": True,
         }
-        life |= {"cancelled": False, "extras": {name: death.extras[name] for name in death.extras.keys() & {"group"}}}
+        life |= {
+            "cancelled": False,
+            "extras": {name: death.extras[name] for name in death.extras.keys() & {"group", "isolate"}},
+        }
         self._move(death, state=State.PENDING, token=Token(death.token.fence, NO_NONCE), **life)
         return True
 
@@ -311,3 +338,18 @@ class Model:
 
     def _settle(self, lane: str) -> None:
         self.ring.settle(lane, bool(self.pending(lane)))
+        self._settle_alone(lane)
+
+    def _settle_alone(self, lane: str) -> None:
+        if not self.isolated(lane):
+            self.alone = [one for one in self.alone if one != lane]
+        elif lane not in self.alone:
+            self.alone.append(lane)
+
+    def _line(self, lane: str) -> list[Row]:
+        waiting = [row for row in self.rows.values() if row.state is State.PENDING and row.lane == lane]
+        return sorted(waiting, key=lambda row: (row.order, row.job_id))
+
+
+def _is_isolated(row: Row) -> bool:
+    return bool(row.extras.get("isolate"))

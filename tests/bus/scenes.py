@@ -1,7 +1,7 @@
 """Puts jobs where a test wants them, by the moves that bring them there in life."""
 
 from itertools import count
-from typing import Any
+from typing import Any, cast
 
 from echomq_django.bus import ids, jobs
 from echomq_django.bus.dead import Revival
@@ -165,3 +165,8 @@ def revival(row: Row, **changes: Any) -> Revival:
         "enqueued_at": row.enqueued_at,
     }
     return Revival(**known | changes)
+
+
+def lasting(row: Row) -> Extras:
+    """Return the extras that a job keeps in a new life."""
+    return cast(Extras, {name: row.extras[name] for name in row.extras.keys() & {"group", "isolate"}})

@@ -34,7 +34,7 @@ def test_of_several_running_jobs_each_becomes_a_suspect_without_a_charge(queue):
     with changes(queue) as changed:
         recovered = abandon(queue, W1, running(first, second))
     assert sorted(recovered.suspect) == sorted([first.job_id, second.job_id])
-    assert (recovered.suspects, recovered.unstarted, recovered.stalled) == (2, [waiting.job_id], [])
+    assert (recovered.unstarted, recovered.stalled) == ([waiting.job_id], [])
     assert changed["suspect"] == {row.job_id: row.order for row in (first, second)}
     assert sorted(changed["events"]) == sorted(
         [("suspected", row.job_id, W1) for row in (first, second)] + [("unstarted", waiting.job_id, W1)]
@@ -49,7 +49,7 @@ def test_the_neighbours_of_a_killer_never_pay(queue):
     rows = {row.job_id: row for row in (killer, *neighbours)}
     abandon(queue, W1, running(*rows.values()))
     for _ in range(3):
-        while suspect := jobs.claim_suspect(queue, W1, nonce()):
+        while suspect := jobs.claim_alone(queue, W1, nonce()):
             if suspect.job_id == killer.job_id:
                 abandon(queue, W1, running(suspect))
             else:
@@ -64,7 +64,7 @@ def test_the_neighbours_of_a_killer_never_pay(queue):
 def test_a_job_that_kills_each_holder_dies_at_exactly_its_bound(queue, bound):
     (job_id,) = enqueued(queue, max_stalled=bound)
     passes = []
-    while row := next(iter(jobs.claim(queue, W1, nonce(), 1)), None) or jobs.claim_suspect(queue, W1, nonce()):
+    while row := next(iter(jobs.claim(queue, W1, nonce(), 1)), None) or jobs.claim_alone(queue, W1, nonce()):
         passes.append(abandon(queue, W1, running(row)))
     assert passes[-1] == replace(NOTHING, died=[job_id], deaths=1)
     assert (len(passes), stored(queue, job_id).stalled) == (bound, bound)

@@ -39,6 +39,7 @@ NEWER = b"\x02 a layout that only the next release knows, with a few more bytes"
 PLACES: dict[str, Callable[[Queue], str]] = {
     "pending": lambda queue: enqueued(queue, priority=1)[0],
     "g:a:pending": lambda queue: enqueued(queue, priority=1, lane="a")[0],
+    "g:a:isolated": lambda queue: enqueued(queue, priority=1, lane="a", extras={"isolate": True})[0],
     "scheduled": lambda queue: enqueued(queue, priority=1, delay_ms=SOON)[0],
     "active": lambda queue: active(queue)[0].job_id,
     "suspect": lambda queue: suspects(queue, priority=1)[0].job_id,
@@ -85,8 +86,8 @@ def pass_by(queue: Queue, place: str) -> None:
         make_overdue(queue, queue.keys.active)
         stay_awake(queue)
         recover(queue)
-    elif place == "suspect":
-        jobs.claim_suspect(queue, W1, nonce())
+    elif place in ("suspect", "g:a:isolated"):
+        jobs.claim_alone(queue, W1, nonce())
     elif place == "dead":
         forget(queue, [(death.job_id, str(death.row.token) if death.row else "") for death in unmirrored(queue)])
     else:
@@ -246,10 +247,10 @@ def test_no_damage_to_a_row_stops_the_queue(queue, data, place):
         jobs.discard(queue, broken)
         count(queue)
     assert isinstance(jobs.enqueue(queue, [new_job(queue, job_id=broken)]), list)
-    assert sound not in view(queue).get(place, {}) or place in ("pending", "g:a:pending")
+    assert sound not in view(queue).get(place, {}) or place in ("pending", "g:a:pending", "g:a:isolated")
 
 
-@pytest.mark.parametrize("text", [b"{", b"5", b"\0"])
+@pytest.mark.parametrize("text", [b"{", b"5", b"\0", b'{"\t":1}', b'{"\xff":1}'])
 def test_a_job_with_damaged_extras_is_taken_out_and_its_neighbour_runs(queue, text):
     broken, sound = enqueued(queue, extras={"expires": SOON}) + enqueued(queue)
     queue.client.setrange(queue.keys.job(broken), 23, text.ljust(len(f'{{"expires":{SOON}}}')))

@@ -32,6 +32,7 @@ from tests.bus.view import changes, view
 PLACES = {
     "pending": lambda queue, **options: enqueued(queue, **options)[0],
     "g:a:pending": lambda queue, **options: enqueued(queue, lane="a", **options)[0],
+    "g::isolated": lambda queue, **options: enqueued(queue, extras=options.get("extras", {}) | {"isolate": True})[0],
     "scheduled": lambda queue, **options: enqueued(queue, delay_ms=SOON, **options)[0],
     "suspect": lambda queue, **options: suspects(queue, **options)[0].job_id,
 }
@@ -178,7 +179,7 @@ def test_a_job_that_was_asked_to_stop_and_is_given_up_ends_as_cancelled(queue):
 
 def test_a_holder_sees_that_its_suspect_was_asked_to_stop(queue):
     suspects(queue)
-    row = jobs.claim_suspect(queue, W2, nonce())
+    row = jobs.claim_alone(queue, W2, nonce())
     assert cancel(queue, row.job_id) is Cancelled.ASKED
     assert stored(queue, row.job_id).cancelled
 

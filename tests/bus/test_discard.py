@@ -8,12 +8,13 @@ from tests.bus.view import changes
 PLACES = {
     "pending": lambda queue: enqueued(queue)[0],
     "g:a:pending": lambda queue: enqueued(queue, lane="a")[0],
+    "g:a:isolated": lambda queue: enqueued(queue, lane="a", extras={"isolate": True})[0],
     "scheduled": lambda queue: enqueued(queue, delay_ms=SOON)[0],
     "suspect": lambda queue: suspects(queue)[0].job_id,
     "dead": lambda queue: dead(queue)[0].job_id,
 }
 each_place = pytest.mark.parametrize(("place", "arrange"), PLACES.items(), ids=PLACES)
-LETTERS = {"pending": "p", "g:a:pending": "p", "scheduled": "s", "suspect": "u", "dead": "d"}
+LETTERS = {"pending": "p", "g:a:pending": "p", "g:a:isolated": "p", "scheduled": "s", "suspect": "u", "dead": "d"}
 
 
 @each_place
@@ -22,7 +23,8 @@ def test_a_job_that_nobody_holds_is_taken_out_for_good(queue, place, arrange):
     with changes(queue) as changed:
         assert discard(queue, job_id) is Verdict.ACCEPTED
     expected = {place: None, f"job:{job_id}": None, "events": [("discarded", job_id, LETTERS[place])]}
-    assert changed == expected | ({"lanes": None} if place.endswith("pending") else {})
+    rings = {"pending": {"lanes": None}, "g:a:pending": {"lanes": None}, "g:a:isolated": {"isolated": None}}
+    assert changed == expected | rings.get(place, {})
 
 
 @each_place

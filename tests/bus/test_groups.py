@@ -137,7 +137,7 @@ def test_a_member_that_died_counts_when_its_next_life_ends_well(queue):
     group = a_group(queue, 1)
     waiting = waiting_for(queue, group)
     (row,) = dead(queue, extras={"group": group})
-    assert requeue(queue, revival(row, group=group))
+    assert requeue(queue, revival(row, extras={"group": group}))
     assert waits(queue, waiting)
     done(queue, *jobs.claim(queue, W1, nonce(), 1))
     assert runs(queue) == [waiting]

@@ -102,6 +102,18 @@ def _turn_without_a_lane(queue: Queue) -> tuple[str, str]:
     return "lane 'a'", "has a turn and no jobs"
 
 
+def _isolated_in_a_lane(queue: Queue) -> tuple[str, str]:
+    (job_id,) = enqueued(queue, extras={"isolate": True})
+    queue.client.rename(queue.keys.base + "g::isolated", queue.keys.pending)
+    return job_id, "is PENDING and belongs in g::isolated, but is in pending"
+
+
+def _isolated_without_a_turn(queue: Queue) -> tuple[str, str]:
+    enqueued(queue, lane="a", extras={"isolate": True})
+    queue.client.delete(queue.keys.isolated)
+    return "lane 'a'", "has isolated jobs and no turn, or the other way round"
+
+
 def _two_wake_ups(queue: Queue) -> tuple[str, str]:
     queue.client.rpush(queue.keys.wake, 1, 1)
     return "wake", "holds 2 wake-ups, not one"
@@ -265,6 +277,8 @@ BREAKS: list[Break] = [
     _hand_of_another,
     _lane_without_a_turn,
     _turn_without_a_lane,
+    _isolated_in_a_lane,
+    _isolated_without_a_turn,
     _two_wake_ups,
     _score_that_is_not_the_order,
     _suspect_out_of_order,
@@ -310,6 +324,7 @@ def test_a_keyspace_with_a_job_in_each_place_is_sound(queue):
     enqueued(queue, 2, lane="a")
     enqueued(queue, 2, delay_ms=SOON)
     enqueued(queue, 2, extras=unique())
+    enqueued(queue, 2, lane="a", extras={"isolate": True})
     waiting_for(queue, a_group(queue, 1))
     limits.set(queue, lane="b", concurrency=1)
     limits.pause(queue, lane="a")

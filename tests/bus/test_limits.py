@@ -75,10 +75,10 @@ def test_nothing_of_a_paused_queue_starts(queue):
     pause(queue, by="ann", why="deploy")
     enqueued(queue, 2)
     assert claimed(queue) == []
-    assert jobs.claim_suspect(queue, W1, nonce()) is None
+    assert jobs.claim_alone(queue, W1, nonce()) is None
     assert resume(queue)
     assert len(claimed(queue)) == 4
-    assert jobs.claim_suspect(queue, W1, nonce()).job_id == suspect.job_id
+    assert jobs.claim_alone(queue, W1, nonce()).job_id == suspect.job_id
 
 
 def test_a_paused_queue_says_by_whom_and_why(queue):
@@ -134,10 +134,10 @@ def test_a_suspect_of_a_paused_lane_waits_and_one_of_another_lane_does_not(queue
     suspects(queue, lane="a")
     (other,) = suspects(queue, lane="b")
     pause(queue, lane="a")
-    assert jobs.claim_suspect(queue, W1, nonce()).job_id == other.job_id
-    assert jobs.claim_suspect(queue, W1, nonce()) is None
+    assert jobs.claim_alone(queue, W1, nonce()).job_id == other.job_id
+    assert jobs.claim_alone(queue, W1, nonce()) is None
     resume(queue, lane="a")
-    assert jobs.claim_suspect(queue, W1, nonce()).lane == "a"
+    assert jobs.claim_alone(queue, W1, nonce()).lane == "a"
 
 
 @pytest.mark.parametrize("lane", [None, "", "a"])
@@ -249,9 +249,9 @@ def test_a_suspect_counts_and_waits_for_room_in_its_lane(queue):
     limits.set(queue, lane="a", concurrency=1)
     enqueued(queue, 2, lane="a")
     (row,) = claimed(queue)
-    assert jobs.claim_suspect(queue, W2, nonce()) is None
+    assert jobs.claim_alone(queue, W2, nonce()) is None
     jobs.complete(queue, W1, [completion(row)])
-    assert jobs.claim_suspect(queue, W2, nonce()).job_id == suspect.job_id
+    assert jobs.claim_alone(queue, W2, nonce()).job_id == suspect.job_id
     assert claimed(queue) == []
 
 
@@ -259,9 +259,9 @@ def test_a_suspect_waits_for_room_in_the_queue(queue):
     suspects(queue)
     limits.set(queue, concurrency=1)
     (row,) = active(queue)
-    assert jobs.claim_suspect(queue, W2, nonce()) is None
+    assert jobs.claim_alone(queue, W2, nonce()) is None
     jobs.complete(queue, W1, [completion(row)])
-    assert jobs.claim_suspect(queue, W2, nonce())
+    assert jobs.claim_alone(queue, W2, nonce())
     enqueued(queue)
     assert claimed(queue) == []
 

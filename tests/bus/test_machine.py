@@ -5,6 +5,7 @@ EMQ_MACHINE names how long: `quick` (some 20 seconds), `ci` (minutes) or `deep` 
 
 import faulthandler
 import math
+import operator
 import os
 from dataclasses import replace
 
@@ -44,8 +45,9 @@ for name, (examples, steps) in PROFILES.items():
 PROFILE = settings.get_profile(f"machine-{os.environ.get('EMQ_MACHINE', 'quick')}")
 
 extras = st.sampled_from(
-    [None] * 4 + [{"expires": 0}] + [scenes.unique(mode, key=key) for mode in ("done", "start") for key in "kl"]
+    [{}] * 4 + [{"expires": 0}] + [scenes.unique(mode, key=key) for mode in ("done", "start") for key in "kl"]
 )
+extras = st.builds(operator.or_, extras, st.sampled_from([{}, {}, {"isolate": True}]))
 # A rate of a few in an hour gives no token back while a test runs, so that the model needs no clock.
 bounds = st.fixed_dictionaries(
     {}, optional={"concurrency": st.integers(1, 3), "rate": st.integers(1, 3), "weight": st.integers(1, 3)}
@@ -128,11 +130,13 @@ class Lives(RuleBasedStateMachine):
         for one in claims:
             self._claim(**one)
 
-    @some(State.SUSPECT)
+    @precondition(lambda self: self.model.alone or self._of(State.SUSPECT))
     @rule(holder=holders)
-    def claim_suspect(self, holder):
-        row = jobs.claim_suspect(self.queue, holder, scenes.nonce())
-        assert getattr(row, "job_id", None) == self.model.next_suspect()
+    def claim_alone(self, holder):
+        row = jobs.claim_alone(self.queue, holder, scenes.nonce())
+        late, taken = self.model.next_alone()
+        assert getattr(row, "job_id", None) == taken
+        self._expire(late)
         if row:
             self._leased(row, holder, started=True)
 
@@ -216,8 +220,10 @@ class Lives(RuleBasedStateMachine):
         drawn = [row.job_id for row in self._some(data, State.SCHEDULED)]
         due = {*drawn, *self.model.opened} - self.model.waiting
         scenes.make_due(self.queue, *due)
-        assert schedule.promote(self.queue).count == len(due)
+        promoted = schedule.promote(self.queue)
         self.model.promote(due)
+        may_run_alone = self.model.next_suspect() is not None or self.model.next_isolated() is not None
+        assert (promoted.count, promoted.alone) == (len(due), may_run_alone)
 
     @some(State.SCHEDULED)
     @rule(ms=st.integers(1, 1000))
@@ -234,7 +240,7 @@ class Lives(RuleBasedStateMachine):
     @rule(data=st.data())
     def requeue(self, data):
         death = data.draw(st.sampled_from(self.deaths))
-        revival = scenes.revival(death, group=death.extras.get("group"))
+        revival = scenes.revival(death, extras=scenes.lasting(death))
         assert dead.requeue(self.queue, revival) == self.model.requeue(death)
         self._learn(death.job_id)
 
@@ -282,6 +288,7 @@ class Lives(RuleBasedStateMachine):
         assert {job_id: row.fence for job_id, row in rows.items() if isinstance(row, Done)} == self.model.done
         turns = sorted(seen.get("lanes", {}).items(), key=lambda turn: turn[1])
         assert [(lane, pytest.approx(turn % 1)) for lane, turn in turns] == [*self.model.ring.turns.items()]
+        assert sorted(seen.get("isolated", {}), key=seen.get("isolated", {}).get) == self.model.alone
         held = {lane: until if until == math.inf else RATE for lane, until in seen.get("held", {}).items()}
         assert held == self.model.ring.held
         assert {job_id for job_id, due in seen.get("scheduled", {}).items() if due == math.inf} == self.model.waiting
@@ -304,14 +311,17 @@ class Lives(RuleBasedStateMachine):
         taken = self.model.next_claim(number)
         late = [job_id for job_id in taken if "expires" in self.model.rows[job_id].extras]
         assert [row.job_id for row in rows] == [job_id for job_id in taken if job_id not in late]
-        for job_id in late:
-            self.model.expire(job_id, scenes.stored(self.queue, job_id).token)
-        self._note_deaths()
+        self._expire(late)
         for place, row in enumerate(rows):
             self._leased(row, holder, started=place < starting)
         if lost and rows:  # an answer without jobs is nothing to hear again
             again = jobs.claim(self.queue, holder, nonce, number, starting=starting, again=True)
             assert sorted(again, key=_id) == sorted(rows, key=_id)
+
+    def _expire(self, late):
+        for job_id in late:
+            self.model.expire(job_id, scenes.stored(self.queue, job_id).token)
+        self._note_deaths()
 
     def _leased(self, row, holder, *, started):
         assert row.token.fence > self.fences.get(row.job_id, 0)
@@ -336,6 +346,9 @@ class Lives(RuleBasedStateMachine):
         assert turns[: len(known)] == known
         assert sorted(turns) == sorted(self.model.ring.turns)
         self.model.ring.turns = {lane: self.model.ring.turns[lane] for lane in turns}
+        alone = [lane.decode() for lane in self.queue.client.zrange(self.queue.keys.isolated, 0, -1)]
+        assert sorted(alone) == sorted(self.model.alone)
+        self.model.alone = alone
 
     def _note_deaths(self):
         self.deaths += [replace(row) for row in self._of(State.DEAD) if row not in self.deaths]

@@ -28,11 +28,13 @@ def test_each_place_is_counted(queue):
     active(queue, 3)
     enqueued(queue, 2)
     enqueued(queue, 1, lane="a")
+    for lane, number in (("a", 7), ("b", 8)):
+        enqueued(queue, number, lane=lane, extras={"isolate": True})
     enqueued(queue, 6, delay_ms=SOON)
     with changes(queue) as changed:
         counts = count(queue)
     assert changed == {}
-    assert counts == Counts(3, 6, 3, 5, 4, counts.next_due_ms, 0, lanes=2, oldest_ms=counts.oldest_ms)
+    assert counts == Counts(18, 6, 3, 5, 4, counts.next_due_ms, 0, lanes=3, oldest_ms=counts.oldest_ms)
     assert SOON - 5000 < counts.next_due_ms <= SOON
 
 

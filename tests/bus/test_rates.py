@@ -130,9 +130,9 @@ def test_a_suspect_that_starts_takes_a_token(queue, lane):
     suspects(queue, 2, lane="a")
     enqueued(queue, 2, lane="a")
     limits.set(queue, lane=lane, rate="2/h")
-    assert jobs.claim_suspect(queue, W1, nonce())
+    assert jobs.claim_alone(queue, W1, nonce())
     assert len(claimed(queue)) == 1
-    assert jobs.claim_suspect(queue, W1, nonce()) is None
+    assert jobs.claim_alone(queue, W1, nonce()) is None
 
 
 # Weights

@@ -17,11 +17,11 @@ from tests.bus.scenes import (
     enqueued,
     expire,
     make_due,
+    new_job,
     nonce,
     retry,
     stay_awake,
     stored,
-    suspects,
     waiting_for,
 )
 from tests.bus.view import changes
@@ -33,7 +33,7 @@ def stall(queue, row):
     """Let the lease of `row` expire and claim the job again, also if it has to run alone."""
     expire(queue, row)
     assert recover(queue).stalled == [row.job_id]
-    return next(iter(claim(queue, W1, nonce(), 1)), None) or jobs.claim_suspect(queue, W1, nonce())
+    return next(iter(claim(queue, W1, nonce(), 1)), None) or jobs.claim_alone(queue, W1, nonce())
 
 
 @pytest.mark.parametrize("lane", ["", "a"])
@@ -119,7 +119,7 @@ def test_the_last_stall_before_death_is_run_alone(queue):
     row = stall(queue, row)
     expire(queue, row)
     with changes(queue) as changed:
-        assert recover(queue) == replace(NOTHING, stalled=[row.job_id], suspects=1)
+        assert recover(queue) == replace(NOTHING, stalled=[row.job_id], due_ms=0)
     assert changed["suspect"] == {row.job_id: row.order}
     assert changed[f"job:{row.job_id}"].state is State.SUSPECT
     assert claim(queue, W1, nonce(), 1) == []
@@ -162,12 +162,11 @@ def test_a_pass_that_reaches_its_limit_says_that_there_is_more(queue):
     assert [one.again for one in passes] == [True, True, False]
 
 
-def test_a_pass_tells_how_many_wait_to_run_alone_and_to_be_mirrored(queue):
-    suspects(queue, 2)
+def test_a_pass_tells_how_many_wait_to_be_mirrored(queue):
     rows = active(queue, 3, max_stalled=1)
     expire(queue, *rows)
     recover(queue)
-    assert recover(queue) == replace(NOTHING, suspects=2, deaths=3)
+    assert recover(queue) == replace(NOTHING, deaths=3)
 
 
 def test_scheduled_and_pending_jobs_are_not_the_business_of_recovery(queue):
@@ -219,3 +218,10 @@ def test_nobody_is_woken_by_a_pass_while_the_queue_is_paused(queue):
     with changes(queue) as changed:
         recover(queue)
     assert "wake" not in changed
+
+
+def test_a_pass_says_at_once_that_a_job_waits_to_be_run_alone_and_wakes_a_worker_for_it(queue):
+    jobs.enqueue(queue, [new_job(queue, extras={"isolate": True})])
+    queue.client.delete(queue.keys.wake)
+    assert recover(queue).due_ms == 0
+    assert queue.client.llen(queue.keys.wake) == 1

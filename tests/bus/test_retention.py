@@ -90,7 +90,7 @@ def kill(queue, rows):
     deaths = dead.unmirrored(queue)
     assert all(dead.forget(queue, [(death.job_id, str(death.row.token)) for death in deaths]))
     for death in deaths:
-        assert dead.requeue(queue, scenes.revival(death.row, group=death.row.extras.get("group")))
+        assert dead.requeue(queue, scenes.revival(death.row, extras=scenes.lasting(death.row)))
 
 
 def test_jobs_leave_no_key_and_no_memory_once_their_retention_has_passed(queue):

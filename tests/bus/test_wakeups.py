@@ -6,7 +6,7 @@ from echomq_django.bus import jobs
 from echomq_django.bus.queue import Queue
 from echomq_django.bus.wakeups import WakeUps, pass_on
 from echomq_django.exceptions import BusUnavailable
-from tests.bus.scenes import W1, enqueued, nonce
+from tests.bus.scenes import W1, enqueued, nonce, suspects
 from tests.bus.view import changes
 
 
@@ -103,6 +103,14 @@ def test_a_worker_that_quits_passes_its_wake_up_on_while_there_is_work(queue):
         pass_on(queue)
         pass_on(queue)
     assert changed == {"wake": [b"1"]}
+
+
+@pytest.mark.parametrize("arrange", [lambda queue: enqueued(queue, extras={"isolate": True}), suspects])
+def test_a_worker_that_quits_wakes_another_one_for_what_is_to_be_run_alone(queue, arrange):
+    arrange(queue)
+    queue.client.delete(queue.keys.wake)
+    pass_on(queue)
+    assert queue.client.llen(queue.keys.wake) == 1
 
 
 def test_nobody_is_woken_for_an_empty_queue(queue):

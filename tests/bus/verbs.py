@@ -45,9 +45,9 @@ def _claim(queue: Queue) -> tuple[Act, Any]:
     return lambda: [row.job_id for row in jobs.claim(queue, W1, nonce(), 5)], fresh
 
 
-def _claim_suspect(queue: Queue) -> tuple[Act, Any]:
+def _claim_alone(queue: Queue) -> tuple[Act, Any]:
     (row,) = suspects(queue)
-    return lambda: getattr(jobs.claim_suspect(queue, W1, nonce()), "job_id", None), row.job_id
+    return lambda: getattr(jobs.claim_alone(queue, W1, nonce()), "job_id", None), row.job_id
 
 
 def _extend(queue: Queue) -> tuple[Act, Any]:
@@ -177,7 +177,7 @@ def _pass_on(queue: Queue) -> tuple[Act, Any]:
 VERBS: dict[str, Arrange] = {
     "jobs/enqueue": _enqueue,
     "jobs/claim": _claim,
-    "jobs/claim_suspect": _claim_suspect,
+    "jobs/claim_alone": _claim_alone,
     "jobs/extend": _extend,
     "jobs/complete": _complete,
     "jobs/retry": _retry,

@@ -94,15 +94,24 @@ def test_a_claim_that_nobody_heard_of_costs_a_stall_and_no_job(moment: Moment) -
         moment.ends(job_id, stalls=(0, 1))  # nobody can know that what it claimed to start has not started
 
 
-@at("jobs/claim_suspect")
+@at("jobs/claim_alone")
 def test_a_suspect_is_claimed_once_more_and_its_neighbour_pays_nothing(moment: Moment, queue: Queue) -> None:
     first, second = rows = scenes.active(queue, 2, holder=GHOST, **WORK)
     abandon(queue, GHOST, [(row.job_id, row.token.fence) for row in rows])
-    moment.strike()
+    moment.strike("--queues", "default")
     moment.finds(first.job_id, State.SUSPECT, State.ACTIVE)
     with moment.inherited():
         moment.ends(first.job_id, stalls=(0, 1))
         moment.ends(second.job_id)
+
+
+@at("jobs/claim_alone")
+def test_an_isolated_job_is_claimed_once_more(moment: Moment) -> None:
+    job_id = tasks.work.using(isolate=True).enqueue().id
+    moment.strike("--queues", "default")
+    moment.finds(job_id, State.PENDING, State.ACTIVE)
+    with moment.inherited():
+        moment.ends(job_id, stalls=(0, 1))
 
 
 @at("jobs/extend")

@@ -21,5 +21,10 @@ def test_each_turn_looks_at_every_queue_once() -> None:
     assert all(sorted(turn) == [0, 1, 2] for turn in turns(Rota([5, 1, 2]), 16))
 
 
+def test_it_can_go_on_where_another_one_has_left_off() -> None:
+    rota = Rota([3, 1])
+    assert turns(rota, 2) + turns(Rota([3, 1], turn=2), 3) == turns(Rota([3, 1]), 5)
+
+
 def test_a_strict_rota_never_changes_whatever_the_weights() -> None:
     assert turns(Rota([1, 9], strict=True), 3) == [[0, 1]] * 3
