@@ -97,7 +97,7 @@ class Consumer:
         return False if self.stopping and self.finished else self._wait(watched, longest)
 
     def work(self) -> bool:
-        """Tell the server what ended, and claim what there is room for; True if there was something to claim."""
+        """Tell the server what ended, and claim what there is room for; True if there may be more to claim."""
         self._hand_back(self._hands.take_back(older_than=0.0 if self.stopping else _STUCK_S))
         self._settle()
         claimed = self._fill()  # first, for a claim whose reply got lost is said again there
@@ -165,8 +165,11 @@ class Consumer:
             logger.warning("job %s %s: its late %s is refused", ended.held.row.job_id, what, type(ended.end).__name__)
 
     def _fill(self) -> bool:
-        """Claim what there is room for. While a wait is under way there is nothing to be had."""
-        before = room = self._room
+        """Claim what there is room for; True if all of it is taken: there may be more.
+
+        While a wait is under way there is nothing to be had.
+        """
+        room = self._room
         if self.stopping or self._wakeups.armed or room <= 0:
             return False
         for index in self._rota.turn():
@@ -176,7 +179,7 @@ class Consumer:
             room -= len(claimed)
             if room <= 0:
                 break
-        return room < before
+        return room <= 0
 
     def _prepare_to_wait(self) -> float:
         """Promote what is due, start to wait for work, and return the seconds until something else is to be done."""
