@@ -34,6 +34,11 @@ class Message:
         task, alias, headers, options, payload = body.split(_SEPARATOR, 4)
         return cls(task.decode(), payload, alias.decode() or _DEFAULT_ALIAS, _load(headers), _load(options))
 
+    @staticmethod
+    def task_in(body: bytes) -> str:
+        """Return the task of the message in `body` alone."""
+        return body.partition(_SEPARATOR)[0].decode(errors="backslashreplace")
+
 
 def _dump(mapping: dict[str, Any]) -> bytes:
     return json.dumps(mapping, separators=(",", ":")).encode() if mapping else b""

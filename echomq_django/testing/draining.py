@@ -81,7 +81,9 @@ class _OwnHands:
 
     def add(self, jobs: Sequence[Held]) -> None:
         for held in jobs:
-            self._executor.run(held, self._ended.append)
+            ended = self._executor.run(held, self._ended.append)
+            if ended is not None:
+                self._ended.append(ended)
 
     def ended(self) -> list[Ended]:
         ended, self._ended = self._ended, []

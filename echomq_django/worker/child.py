@@ -46,7 +46,7 @@ class Child:
     ) -> None:
         self._config, self._queues, self._holder, self._board, self._control = config, queues, holder, board, control
         self._executor = Executor(config.alias, holder, board=board)
-        self._hands = Hands(board, self._run_only if alone else self._executor.run, start)
+        self._hands = Hands(board, self._run_only if alone else self._executor.run, start, self._executor.is_light)
         self._alone = alone
         prefetch = Prefetch(0 if alone else board.threads)
         rota = Rota([weight for _, weight in config.queues], strict=config.strict, turn=turn)
@@ -77,10 +77,10 @@ class Child:
         self._consumer.stopping = True
         self._hands.poke()
 
-    def _run_only(self, held: Held, done: Callable[[Ended], None]) -> None:
+    def _run_only(self, held: Held, done: Callable[[Ended], None]) -> Ended | None:
         """Run the one job of this process: what it leaves behind here, no other is to find."""
         self._consumer.stopping = True
-        self._executor.run(held, done)
+        return self._executor.run(held, done)
 
     @property
     def _longest_wait(self) -> float:

@@ -116,17 +116,25 @@ class Executor:
         self._of_coroutines = CoroutineConnections() if tends else None
         self._alarms = Alarms()
 
-    def run(self, held: Held, done: Callable[[Ended], None]) -> None:
-        """Run a job and tell `done` how it ended: a coroutine does so later, on the thread of its loop.
+    def run(self, held: Held, done: Callable[[Ended], None]) -> Ended | None:
+        """Run a job and return how it ended, or None for a coroutine: it tells `done` later, on the thread of its loop.
 
         Never raises, and always tells, for nobody else would ever let go of the job.
         """
         try:
-            ended = self._run(held, done)
+            return self._run(held, done)
         except BaseException:
-            ended = _failed_itself(held)
-        if ended is not None:
-            done(ended)
+            return _failed_itself(held)
+
+    def is_light(self, held: Held) -> bool:
+        """Return whether `run()` waits for nothing and calls nothing of the project: an event loop may do it itself."""
+        asks_the_server = boottime() >= held.renewed_until
+        if asks_the_server or stack(self._alias) or somebody_listens(task_started, logging.INFO):
+            return False
+        try:
+            return _is_coroutine_function(resolve(Message.task_in(held.row.body)).func)
+        except UnresolvableTask:
+            return False
 
     def _run(self, held: Held, done: Callable[[Ended], None]) -> Ended | None:
         if boottime() >= held.renewed_until and (problem := self._renewal_problem(held)):

@@ -16,7 +16,7 @@ from echomq_django.worker.board import Board, Running, boottime
 
 End = Completion | Retry | Death | Release
 Starter = Callable[[Callable[[], None]], None]
-Run = Callable[["Held", Callable[["Ended"], None]], None]
+Run = Callable[["Held", Callable[["Ended"], None]], "Ended | None"]
 
 
 @dataclass(slots=True, eq=False)
@@ -56,16 +56,23 @@ def start_thread(serve: Callable[[], None]) -> None:
 class Hands:
     """Hands jobs to threads in the order of their claim, and collects how they ended.
 
-    `run(held, done)` runs one and says when it has ended, maybe later and on another thread: then the thread that began
-    it is free for the next one meanwhile, and only its place in the hand stays taken. `start` is called once for each
+    `run(held, done)` runs one and returns how it ended, or None if it tells `done` later, on another thread: then the
+    thread that began it is free for the next one meanwhile, and only its place in the hand stays taken. The thread that
+    says `done` begins the next one itself if `is_light(held)`: it never waits in `run`. `start` is called once for each
     thread, with what it is to do until `close()`.
 
     `fileno()` becomes readable when a job has ended and none waits, or half of those that waited have ended: so that
     the claiming thread can wait for that and for the server at once, and is not woken for each job of a full hand.
     """
 
-    def __init__(self, board: Board, run: Run, start: Starter = start_thread) -> None:
-        self._board, self._run = board, run
+    def __init__(
+        self,
+        board: Board,
+        run: Run,
+        start: Starter = start_thread,
+        is_light: Callable[[Held], bool] = lambda held: False,
+    ) -> None:
+        self._board, self._run, self._is_light = board, run, is_light
         self._waiting: deque[Held | None] = deque()
         self._ended: deque[Ended] = deque()
         self._held: set[Held] = set()
@@ -154,21 +161,49 @@ class Hands:
             os.write(self._writer, b"1")
 
     def _serve(self) -> None:
-        while True:
-            place = self._places.get()
-            self._work.get()
-            held = self._waiting.popleft()
-            if held is None:
+        place = self._places.get()
+        while (held := self._take()) is not None:
+            if not self._is_over(held, place):
+                place = self._places.get()
+
+    def _take(self) -> Held | None:
+        self._work.get()
+        return self._waiting.popleft()
+
+    def _is_over(self, held: Held, place: int) -> bool:
+        """Run a job; True if it has ended, and its place is free again."""
+        held.place, started_at = place, boottime()
+        self._board.begin(place, Running(held.index, held.row.job_id, held.row.token.fence, started_at))
+        ended = self._run(held, partial(self._go_on, place, started_at))
+        if ended is None:
+            return False
+        self._end(place, started_at, ended)
+        return True
+
+    def _go_on(self, place: int, started_at: float, ended: Ended) -> None:
+        """Note the end of a job, and use its place for the next one: here, or on a thread."""
+        self._end(place, started_at, ended)
+        while (held := self._take_light()) is not None:
+            if not self._is_over(held, place):
                 return
-            held.place, started_at = place, boottime()
-            self._board.begin(place, Running(held.index, held.row.job_id, held.row.token.fence, started_at))
-            self._run(held, partial(self._end, place, started_at))
+        self._places.put(place)
+
+    def _take_light(self) -> Held | None:
+        try:
+            self._work.get_nowait()
+        except Empty:
+            return None
+        held = self._waiting.popleft()
+        if held is not None and self._is_light(held):
+            return held
+        self._waiting.appendleft(held)
+        self._work.put(None)
+        return None
 
     def _end(self, place: int, started_at: float, ended: Ended) -> None:
         ended.seconds = boottime() - started_at
         self._board.end(place)
         self._ended.append(ended)
-        self._places.put(place)
         if not self._poked and len(self._ended) >= len(self._waiting):
             self._poked = True
             self.poke()

@@ -17,6 +17,7 @@ class Loop:
         self._told = False
         self._started: asyncio.AbstractEventLoop | None = None
         self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """Run `coroutine` in the caller's context, and return its value or raise its error."""
@@ -28,7 +29,9 @@ class Loop:
     def start(self, coroutine: Coroutine[Any, Any, None], context: Context) -> None:
         """Run `coroutine`, which never raises, in `context`, and return at once."""
         self._to_start.append((coroutine, context))
-        if not self._told:  # a system call, for the first of those that start together
+        if threading.current_thread() is self._thread:
+            self._start_all()
+        elif not self._told:  # a system call, for the first of those that start together
             self._told = True
             self._loop.call_soon_threadsafe(self._start_all)
 
@@ -45,7 +48,8 @@ class Loop:
         with self._starting:  # the first coroutines come from several threads at once
             if self._started is None:
                 self._started = asyncio.new_event_loop()
-                threading.Thread(target=self._started.run_forever, name="emq-loop", daemon=True).start()
+                self._thread = threading.Thread(target=self._started.run_forever, name="emq-loop", daemon=True)
+                self._thread.start()
             return self._started
 
 

@@ -9,7 +9,7 @@ from echomq_django.bus.queue import Queue, open_queue
 from echomq_django.bus.recovery import recover
 from echomq_django.worker.board import boottime
 from echomq_django.worker.executor import Executor
-from echomq_django.worker.hands import End, Ended, Held
+from echomq_django.worker.hands import End, Held
 from tests.bus import scenes
 from tests.chaos import ledger, tasks
 
@@ -19,9 +19,9 @@ FROZEN, OTHER = "host:1:one", "host:2:two"
 
 
 def end_of(held: Held) -> End:
-    ends: list[Ended] = []
-    Executor("default", FROZEN).run(held, ends.append)
-    return ends[0].end
+    ended = Executor("default", FROZEN).run(held, pytest.fail)
+    assert ended is not None
+    return ended.end
 
 
 @pytest.fixture

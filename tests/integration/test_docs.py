@@ -107,8 +107,7 @@ def run_jobs() -> None:
     for queue in get_bus().queues() * 2:
         while rows := jobs.claim(queue, "docs", jobs.new_nonce(), 50):
             for row in rows:
-                executor.run(Held(queue, 0, row, inf, 0.0), ends.put)
-                ended = ends.get(timeout=10)
+                ended = executor.run(Held(queue, 0, row, inf, 0.0), ends.put) or ends.get(timeout=10)
                 assert isinstance(ended.job, Job), f"{row.job_id} can't be run"
                 if isinstance(ended.job.error, WRONG):
                     raise ended.job.error

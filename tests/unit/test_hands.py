@@ -23,10 +23,10 @@ class Runner:
         self.began: list[str] = []
         self._go = threading.Semaphore(0)
 
-    def __call__(self, held: Held, done: Callable[[Ended], None]) -> None:
+    def __call__(self, held: Held, done: Callable[[Ended], None]) -> Ended:
         self.began.append(held.row.job_id)
         assert self._go.acquire(timeout=PATIENCE)
-        done(Ended(held, Release(held.row.job_id, held.row.token)))
+        return ended(held)
 
     def finish(self, count: int = 1) -> None:
         """Let so many jobs end."""
@@ -57,6 +57,10 @@ def held(lease_ms: int = 30_000, claimed_at: float | None = None) -> Held:
     row = Row(ids.mint("q"), State.ACTIVE, "", 0, 3, lease_ms, 1, 1, b"", token=Token(1, b"nonce..."))
     now = boottime()
     return Held(None, 0, row, now + 30, now if claimed_at is None else claimed_at)  # type: ignore[arg-type]
+
+
+def ended(job: Held) -> Ended:
+    return Ended(job, Release(job.row.job_id, job.row.token))
 
 
 def wait_for(condition: Callable[[], Any]) -> None:
@@ -162,7 +166,7 @@ def test_a_job_that_says_later_that_it_has_ended_keeps_its_place_and_no_thread(b
     running: dict[str, Callable[[], None]] = {}
 
     def begin(job: Held, done: Callable[[Ended], None]) -> None:
-        running[job.row.job_id] = lambda: done(Ended(job, Release(job.row.job_id, job.row.token)))
+        running[job.row.job_id] = lambda: done(ended(job))
 
     hands, order = Hands(board, begin), [held() for _ in range(3)]
     hands.add(order)
@@ -177,6 +181,29 @@ def test_a_job_that_says_later_that_it_has_ended_keeps_its_place_and_no_thread(b
 
     for job in (order[0], order[2]):
         running[job.row.job_id]()
+    hands.close()
+    wait_for(lambda: not [one for one in threading.enumerate() if one.name == "emq-jobs"])
+
+
+@pytest.mark.parametrize("light", [True, False])
+def test_the_thread_that_says_that_a_job_has_ended_begins_the_next_one_if_that_is_light(
+    board: Board, light: bool
+) -> None:
+    began: dict[str, tuple[str, Callable[[], None]]] = {}
+
+    def begin(job: Held, done: Callable[[Ended], None]) -> None:
+        began[job.row.job_id] = (threading.current_thread().name, lambda: done(ended(job)))
+
+    hands, order = Hands(board, begin, is_light=lambda job: light), [held() for _ in range(4)]
+    hands.add(order)
+    wait_for(lambda: len(began) == 2)
+    for number, job in enumerate(order):
+        began[job.row.job_id][1]()
+        begun = min(4, number + 3)
+        wait_for(lambda: len(began) == begun)  # noqa: B023 it is called at once
+    threads = [began[job.row.job_id][0] for job in order]
+    assert threads == ["emq-jobs"] * 2 + [threading.current_thread().name if light else "emq-jobs"] * 2
+    assert [one.held for one in hands.ended()] == order
     hands.close()
     wait_for(lambda: not [one for one in threading.enumerate() if one.name == "emq-jobs"])
 
