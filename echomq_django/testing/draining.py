@@ -19,8 +19,9 @@ from echomq_django.exceptions import EndlessDrain
 from echomq_django.framework import DEFAULT_TASK_BACKEND_ALIAS
 from echomq_django.worker.consumer import Consumer, Source
 from echomq_django.worker.errands import run_errands
-from echomq_django.worker.executor import Executor, Job
+from echomq_django.worker.executor import Executor
 from echomq_django.worker.hands import Ended, Held
+from echomq_django.worker.job import Job
 from echomq_django.worker.prefetch import Prefetch
 from echomq_django.worker.rota import Rota
 

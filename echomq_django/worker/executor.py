@@ -1,10 +1,8 @@
-"""Runs one job: from its row to what the server is to be told of its end."""
+"""Runs one job: from its row to its end."""
 
-import json
 import logging
 from collections.abc import Callable, Coroutine
 from contextvars import Context
-from dataclasses import dataclass, replace
 from functools import cache, partial
 from inspect import iscoroutinefunction
 from math import inf
@@ -15,72 +13,31 @@ from django.dispatch import Signal
 
 from echomq_django import exceptions, results
 from echomq_django.bus import jobs
-from echomq_django.bus.jobs import Completion, Death, Release, Retry
+from echomq_django.bus.jobs import Death, Release, Retry
 from echomq_django.bus.message import Message
 from echomq_django.bus.queue import Queue
-from echomq_django.bus.row import Done, Row
-from echomq_django.conf import QueueSettings, load
+from echomq_django.conf import load
 from echomq_django.connection import get_bus
 from echomq_django.context import make_context
-from echomq_django.exceptions import BusError, BusUnavailable, UnresolvableTask
+from echomq_django.exceptions import BusUnavailable, UnresolvableTask
 from echomq_django.framework import task_backends, task_finished, task_started
-from echomq_django.middleware import Passage, stack, wrapped
-from echomq_django.payload import decode
+from echomq_django.middleware import stack, wrapped
 from echomq_django.results import TaskResult
 from echomq_django.signals import somebody_listens
-from echomq_django.steps import next_job
-from echomq_django.tasks import UNSET, Task, TaskOptions, resolve
+from echomq_django.tasks import UNSET, resolve
+from echomq_django.worker import endings
 from echomq_django.worker.alarm import Alarms, within
-from echomq_django.worker.backoff import Backoff, delay_ms
 from echomq_django.worker.board import Board, boottime
 from echomq_django.worker.database import CoroutineConnections, tend_connections
-from echomq_django.worker.failure import describe, log_error, without_locals
-from echomq_django.worker.hands import End, Ended, Held
+from echomq_django.worker.failure import describe, without_locals
+from echomq_django.worker.hands import Ended, Held
+from echomq_django.worker.job import Job, read
 from echomq_django.worker.loop import Loop
 
 logger = logging.getLogger("echomq_django.worker")
 
-MAX_RESULT_BYTES = 512 * 1024
-_encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 _is_coroutine_function = cache(iscoroutinefunction)
-
-_UNKNOWN = "unknown task"
-_UNKNOWN_DELAY_MS, _UNKNOWN_MS = 30_000, 3_600_000  # an hour for the deploy that brings the task
-
-
-@dataclass(slots=True)
-class Job:
-    """A row that was made sense of."""
-
-    row: Row
-    queue: Queue
-    message: Message
-    task: Task[..., Any]
-    options: TaskOptions
-    defaults: QueueSettings
-    args: list[Any]
-    kwargs: dict[str, Any]
-    chain: list[Any]
-    value: Any = None
-    error: BaseException | None = None
-
-    @property
-    def passage(self) -> Passage:
-        """What middleware sees of the job."""
-        return Passage(self.task, self.args, self.kwargs, self.message.headers, self.row.job_id, self.row.attempts)
-
-    def setting(self, name: str) -> Any:
-        """Return what holds for the job: what its task or call says, else what its queue does."""
-        value = getattr(self.options, name)
-        return getattr(self.defaults, name) if value is UNSET else value
-
-    @property
-    def result(self) -> TaskResult[Any, Any]:
-        """Django's view of the job while it runs."""
-        self.row.started = False  # the result notes the start itself
-        result = results.from_row(self.task, self.row, (self.args, self.kwargs))
-        results.started(result, self.row.holder)
-        return result
+_AGAIN_MS = 30_000  # for a worker that may be sound
 
 
 class Coroutines(Protocol):
@@ -141,9 +98,9 @@ class Executor:
             logger.warning("job %s does not start here: %s", held.row.job_id, problem)
             return Ended(held, Release(held.row.job_id, held.row.token))
         try:
-            job = self._read(held)
+            job = read(held, self._settings)
         except UnresolvableTask as error:
-            return Ended(held, _unknown(held, error))
+            return Ended(held, endings.unknown(held, error))
         except Exception as error:
             logger.error("job %s can't be run: %s", held.row.job_id, error)
             return Ended(held, Death(held.row.job_id, held.row.token, describe("unrunnable", error), failures=0))
@@ -175,18 +132,18 @@ class Executor:
     def _ended(self, held: Held, job: Job) -> Ended:
         if job.error is None:
             try:
-                return Ended(held, self._completed(job), job)
+                return Ended(held, endings.completed(job, self._alias), job)
             except BaseException as error:  # such as a step that can't follow any more
                 job.error = error
-        end = self._failed(job, job.error)
+        end = endings.failed(job, job.error)
         job.error = without_locals(job.error)
         return Ended(held, end, job)
 
     def time_out(self, held: Held) -> Ended:
         """Return how a job ended whose process was killed for it after its time limit."""
-        job = self._read(held)
+        job = read(held, self._settings)
         job.error = exceptions.TimeLimitExceeded()
-        return Ended(held, self._failed(job, job.error), job)
+        return Ended(held, endings.failed(job, job.error), job)
 
     def announce(self, ended: Ended) -> None:
         """Send Django's signal for a job whose life has ended, after the server has accepted it."""
@@ -203,15 +160,6 @@ class Executor:
         self._tend()
         self._send(task_finished, result)
         self._tend()
-
-    def _read(self, held: Held) -> Job:
-        message = Message.unpack(held.row.body)
-        task = resolve(message.task)
-        args, kwargs = decode(message.payload)
-        chain = message.options.pop("chain", [])
-        message.options.pop("redact", None)  # the business of those who show jobs
-        options, defaults = task.options.merged(message.options), self._settings.for_queue(held.queue.name)
-        return Job(held.row, held.queue, message, task, options, defaults, args, kwargs, chain)
 
     def _pass(self, job: Job) -> Any:
         """Call the handler, inside the middleware if there is any."""
@@ -247,34 +195,6 @@ class Executor:
             args = [make_context(result, job.row, job.queue), *args]
         return partial(task.func, *args, **job.kwargs)
 
-    def _completed(self, job: Job) -> End:
-        value = _to_json(job)
-        ttl = job.setting("result_ttl")
-        # A push that was parked may be said twice: its trace outlives the second time.
-        ttl_ms = max(round(ttl * 1000), 3_600_000) if job.row.via_outbox else round(ttl * 1000)
-        result = Done.pack_result(job.message.task, self._holder, value)
-        return Completion(job.row.job_id, job.row.token, ttl_ms, result, self._successor(job, value))
-
-    def _successor(self, job: Job, value: bytes) -> bytes:
-        if not job.chain:
-            return b""
-        value_read = json.loads(value or b"null")
-        _, plan, successor = next_job(job.chain, value_read, self._alias, job.message.headers)
-        return successor.parcel(plan.queue)
-
-    def _failed(self, job: Job, error: BaseException) -> End:
-        row, failures, most = job.row, job.row.failures + 1, job.setting("max_failures")
-        failure = describe(_reason(error), error)
-        what = f"job {row.job_id} ({job.message.task}) failed, {failures} of {most}"
-        if failures >= most or not _may_retry(job.options, error):
-            log_error(logger, f"{what}: dead", error, failure)
-            return Death(row.job_id, row.token, failure)
-        after = error.after if isinstance(error, exceptions.Retry) else None
-        delay = _delay(job.options, failures) if after is None else max(0, round(after * 1000))
-        text = "".join(c if c.isprintable() else " " for c in failure.message[:200])
-        logger.warning("%s: %s: %s; again in %.1f s", what, type(error).__name__, text, delay / 1000)
-        return Retry(row.job_id, row.token, delay, failure)
-
     def _renewal_problem(self, held: Held) -> str:
         """Renew what this process holds; returns why a job may not start all the same, or nothing."""
         asked = boottime()
@@ -304,61 +224,4 @@ def _leave_alone() -> None:
 
 def _failed_itself(held: Held) -> Ended:
     logger.exception("job %s is handed back: the worker itself failed", held.row.job_id)
-    return Ended(held, Release(held.row.job_id, held.row.token, _UNKNOWN_DELAY_MS))
-
-
-def _to_json(job: Job) -> bytes:
-    """Return the value as JSON, or nothing if it can't be stored: the job has run and must not run again for that."""
-    if job.value is None:
-        return b"null"
-    try:
-        value = _encode(job.value).encode()
-    except Exception as error:  # a value may raise anything while it is read
-        logger.error("job %s (%s): result not stored, it is no JSON: %s", job.row.job_id, job.message.task, error)
-        return b""
-    if len(value) > MAX_RESULT_BYTES:
-        what = f"{len(value):,} bytes, {MAX_RESULT_BYTES:,} are allowed"
-        logger.error("job %s (%s): result not stored: %s", job.row.job_id, job.message.task, what)
-        return b""
-    return value
-
-
-def _reason(error: BaseException) -> str:
-    if isinstance(error, exceptions.TimeLimitExceeded):
-        return "timed out"
-    return "discarded" if isinstance(error, exceptions.Discard) else "failed"
-
-
-def _may_retry(options: TaskOptions, error: BaseException) -> bool:
-    if isinstance(error, exceptions.Retry):
-        return True
-    if isinstance(error, exceptions.Discard):
-        return False
-    if options.give_up_on is not UNSET and isinstance(error, options.give_up_on):
-        return False
-    return options.retry_on is UNSET or isinstance(error, options.retry_on)
-
-
-def _delay(options: TaskOptions, failures: int) -> int:
-    backoff: Backoff | None = None if options.backoff is UNSET else options.backoff
-    try:
-        return delay_ms(backoff, failures)
-    except Exception:
-        logger.exception("backoff %r failed, the default is used", backoff)
-        return delay_ms(None, failures)
-
-
-def _unknown(held: Held, error: UnresolvableTask) -> End:
-    row = held.row
-    try:
-        stored = jobs.read(held.queue, row.job_id)  # a claim leaves the last failure out
-    except BusError:
-        return Release(row.job_id, row.token, _UNKNOWN_DELAY_MS)
-    before = stored.failure if isinstance(stored, Row) else None
-    since = before.since if before and before.reason == _UNKNOWN else row.claimed_at
-    if row.claimed_at - since < _UNKNOWN_MS:
-        logger.warning("job %s waits for a worker that knows its task: %s", row.job_id, error)
-        failure = replace(describe(_UNKNOWN, error), traceback="", since=since)
-        return Release(row.job_id, row.token, _UNKNOWN_DELAY_MS, failure)
-    logger.error("job %s is dead, nobody knew its task for an hour: %s", row.job_id, error)
-    return Death(row.job_id, row.token, describe(_UNKNOWN, error), failures=0)
+    return Ended(held, Release(held.row.job_id, held.row.token, _AGAIN_MS))

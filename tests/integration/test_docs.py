@@ -23,8 +23,9 @@ from echomq_django.bus.jobs import Completion
 from echomq_django.connection import get_bus, is_bus_cache
 from echomq_django.embedded import Valkey
 from echomq_django.tasks import resolve
-from echomq_django.worker.executor import Executor, Job
+from echomq_django.worker.executor import Executor
 from echomq_django.worker.hands import Ended, Held
+from echomq_django.worker.job import Job
 from tests.integration.doc_blocks import EVERYWHERE, PAGES, ROOT, Block, blocks, own_test
 
 OTHER_LIBRARIES = ROOT / "docs" / "coming-from"
