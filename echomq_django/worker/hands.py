@@ -119,9 +119,10 @@ class Hands:
 
     def ended(self) -> list[Ended]:
         """Return the jobs that ended since the last call; their leases are kept until `let_go()`."""
-        with suppress(BlockingIOError):
-            os.read(self._reader, 4096)
-        self._poked = False  # before the list is read: what ends after that pokes again
+        if self._poked:
+            self._poked = False  # before the list is read: what ends after that pokes again
+            with suppress(BlockingIOError):
+                os.read(self._reader, 4096)
         return [self._ended.popleft() for _ in range(len(self._ended))]
 
     def let_go(self, jobs: Iterable[Held]) -> None:
@@ -132,6 +133,8 @@ class Hands:
     def take_back(self, older_than: float = 0.0) -> list[Held]:
         """Take back the jobs that have waited for a thread for more than so many seconds."""
         late: list[Held] = []
+        if not self._waiting:
+            return late
         before = boottime() - older_than
         with suppress(Empty):
             while True:
@@ -159,6 +162,7 @@ class Hands:
         """Make `fileno()` readable; safe in a signal handler."""
         with suppress(BlockingIOError):  # full of unread bytes: one more says nothing new
             os.write(self._writer, b"1")
+        self._poked = True  # after the byte is there: else somebody could read too early, and it would stay for ever
 
     def _serve(self) -> None:
         place = self._places.get()
@@ -205,7 +209,6 @@ class Hands:
         self._board.end(place)
         self._ended.append(ended)
         if not self._poked and len(self._ended) >= len(self._waiting):
-            self._poked = True
             self.poke()
 
     def _note_leases(self) -> None:

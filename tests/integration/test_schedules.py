@@ -119,11 +119,12 @@ def test_a_schedule_is_a_row_of_django_q2(queue: Queue) -> None:
     ],
 )
 def test_an_interval_is_what_django_q2_can_express(emq: Settings, every: Any, columns: Any) -> None:
+    before = datetime.now(UTC)
     row = schedule(report, every=every, name="r")
 
     assert (row.schedule_type, row.minutes, row.cron) == columns
-    seconds = every if isinstance(every, int) else every.total_seconds()
-    assert 0 < (row.next_run - datetime.now(UTC)).total_seconds() <= seconds
+    interval = every if isinstance(every, timedelta) else timedelta(seconds=every)
+    assert before < row.next_run <= datetime.now(UTC) + interval
 
 
 @pytest.mark.parametrize(
