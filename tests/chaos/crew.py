@@ -8,6 +8,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -97,7 +98,8 @@ class Worker:
     def kill(self) -> None:
         """Send SIGKILL to all its processes at once, as the death of its machine would."""
         for pid in self.pids:
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it ended by itself a moment ago
+                os.kill(pid, signal.SIGKILL)
         self._process.wait()
         until(lambda: not self.pids)
 
