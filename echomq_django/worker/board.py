@@ -7,8 +7,7 @@ from struct import Struct
 from typing import NamedTuple
 
 _SECONDS = Struct("<d")
-# The shortest lease in hand, 0 = nothing in hand; the last turn; the last wake-up; the places.
-_LEASE_AT, _TURN_AT, _WOKEN_AT, _SLOTS_AT = 0, 8, 16, 24
+_SLOTS_AT = 3 * _SECONDS.size
 _SLOT = Struct("<BB29sddd")  # used, queue, id, fence, started, time limit
 
 
@@ -34,12 +33,30 @@ class Running(NamedTuple):
     time_limit: float = 0.0
 
 
+class _Seconds:
+    """Seconds that have a place of their own on a board; 0 before they are written."""
+
+    def __init__(self, place: int) -> None:
+        self._at = place * _SECONDS.size
+
+    def __get__(self, board: "Board", owner: object = None) -> float:
+        return float(_SECONDS.unpack_from(board._memory, self._at)[0])
+
+    def __set__(self, board: "Board", seconds: float) -> None:
+        _SECONDS.pack_into(board._memory, self._at, seconds)
+
+
 class Board:
     """One page written by a child and read by its supervisor, never locked: a place for each job that can run at once.
 
     The child writes a slot before it raises the slot's first byte, and lowers it before it writes again, so that a
     reader sees a whole job or none, whenever the writer dies.
+
+    `shortest_lease` is that in the child's hands, 0 when they are empty. Its claiming loop began its latest turn at
+    `turned_at` and took its latest wake-up of a queue at `woken_at`, both in `boottime()`.
     """
+
+    shortest_lease, turned_at, woken_at = _Seconds(0), _Seconds(1), _Seconds(2)
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
@@ -66,33 +83,6 @@ class Board:
             used, queue, job_id, fence, *times = _SLOT.unpack_from(self._memory, _SLOTS_AT + place * _SLOT.size)
             if used:
                 yield Running(queue, job_id.decode(), int(fence), *times)
-
-    @property
-    def shortest_lease(self) -> float:
-        """The shortest lease in the child's hands in seconds; 0 when they are empty."""
-        return float(_SECONDS.unpack_from(self._memory, _LEASE_AT)[0])
-
-    @shortest_lease.setter
-    def shortest_lease(self, seconds: float) -> None:
-        _SECONDS.pack_into(self._memory, _LEASE_AT, seconds)
-
-    @property
-    def turned_at(self) -> float:
-        """When the child's claiming loop began its latest turn, in `boottime()`; 0 before the first."""
-        return float(_SECONDS.unpack_from(self._memory, _TURN_AT)[0])
-
-    @turned_at.setter
-    def turned_at(self, instant: float) -> None:
-        _SECONDS.pack_into(self._memory, _TURN_AT, instant)
-
-    @property
-    def woken_at(self) -> float:
-        """When the child last took a wake-up of a queue, in `boottime()`; 0 before the first."""
-        return float(_SECONDS.unpack_from(self._memory, _WOKEN_AT)[0])
-
-    @woken_at.setter
-    def woken_at(self, instant: float) -> None:
-        _SECONDS.pack_into(self._memory, _WOKEN_AT, instant)
 
     @property
     def busy_at(self) -> float:

@@ -35,9 +35,9 @@ local base, holder, nonce, count, starting = ARGV[1], ARGV[2], ARGV[3], tonumber
 --- @include wake
 --- @include event
 --- @include lost
---- @include put_aside
 --- @include let_go
 --- @include expire
+--- @include put_aside
 
 if ARGV[6] == '1' then
   local before = claimed_before(nonce)
@@ -119,12 +119,7 @@ for _, one in ipairs(front) do
 end
 if of_queue and #ids > 0 then take_tokens(of_queue, #ids) end
 
-for _, pair in ipairs(unreadable) do
-  put_aside(pair[1], pair[2])
-end
-for _, pair in ipairs(late) do
-  expire(pair[1], pair[2])
-end
+put_aside(unreadable, late)
 
 if more or #front == count then wake_one() end
 if #ids == 0 then return {} end

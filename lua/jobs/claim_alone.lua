@@ -37,9 +37,9 @@ local base, nonce = ARGV[1], ARGV[3]
 --- @include wake
 --- @include event
 --- @include lost
---- @include put_aside
 --- @include let_go
 --- @include expire
+--- @include put_aside
 
 if ARGV[4] == '1' then
   local before = claimed_before(nonce)
@@ -76,12 +76,7 @@ if lane then
   redis.call('ZADD', isolated, last_turn(isolated) + 1, lane)
   if redis.call('EXISTS', isolated_key(lane)) == 0 then redis.call('ZREM', isolated, lane) end
 end
-for _, pair in ipairs(unreadable) do
-  put_aside(pair[1], pair[2])
-end
-for _, pair in ipairs(late) do
-  expire(pair[1], pair[2])
-end
+put_aside(unreadable, late)
 if not row then return {} end
 if not lane then redis.call('ZREM', suspect, id) end
 if redis.call('EXISTS', suspect, isolated) > 0 then wake_one() end

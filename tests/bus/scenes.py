@@ -1,5 +1,6 @@
 """Puts jobs where a test wants them, by the moves that bring them there in life."""
 
+from dataclasses import replace
 from itertools import count
 from typing import Any, cast
 
@@ -9,7 +10,7 @@ from echomq_django.bus.jobs import After, Completion, Death, Extras, GroupOf, Ne
 from echomq_django.bus.message import Message
 from echomq_django.bus.queue import Queue
 from echomq_django.bus.recovery import recover
-from echomq_django.bus.row import Done, Failure, Row
+from echomq_django.bus.row import Done, Failure, Row, State, Token
 
 W1, W2 = "host-1.1", "host-2.1"
 LEASE = 30_000
@@ -66,6 +67,13 @@ def active(
         rows += jobs.claim(queue, holder, nonce(), number - len(rows), starting=starting - len(rows))
     assert sorted(row.job_id for row in rows) == sorted(fresh)
     return rows
+
+
+def leased(before: Row, claimed: Row, nonce: bytes, *, holder: str = W1) -> Row:
+    """Return the row that a claim with `nonce` makes of one, at the time and with the fence that `claimed` has."""
+    token, attempts = Token(claimed.token.fence, nonce), before.attempts + 1
+    changes: dict[str, Any] = {"started": True, "attempts": attempts, "claimed_at": claimed.claimed_at, "token": token}
+    return replace(before, state=State.ACTIVE, holder=holder, **changes)
 
 
 def dead(queue: Queue, number: int = 1, **options: Any) -> list[Row]:

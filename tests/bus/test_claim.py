@@ -1,4 +1,3 @@
-from dataclasses import replace
 from struct import pack
 
 import pytest
@@ -6,7 +5,6 @@ import pytest
 from echomq_django.bus import jobs
 from echomq_django.bus.jobs import claim
 from echomq_django.bus.recovery import abandon, recover
-from echomq_django.bus.row import State, Token
 from echomq_django.bus.schedule import promote
 from tests.bus.scenes import (
     FAILURE,
@@ -18,6 +16,7 @@ from tests.bus.scenes import (
     completion,
     enqueued,
     expire,
+    leased,
     make_due,
     nonce,
     release,
@@ -38,15 +37,7 @@ def test_a_claim_moves_a_job_into_one_hand(queue):
     with changes(queue) as changed:
         (row,) = claim(queue, W1, mine, 5)
     assert before <= row.claimed_at <= server_ms(queue)
-    assert row == replace(
-        pending,
-        state=State.ACTIVE,
-        started=True,
-        attempts=1,
-        claimed_at=row.claimed_at,
-        token=Token(row.token.fence, mine),
-        holder=W1,
-    )
+    assert (row, row.attempts) == (leased(pending, row, mine), 1)
     assert changed == {
         "pending": None,
         "lanes": None,

@@ -9,7 +9,7 @@ from echomq_django.bus import dead, groups, jobs, limits
 from echomq_django.bus.jobs import Entry, Extras, NewJob, claim_alone
 from echomq_django.bus.queue import Queue, count
 from echomq_django.bus.recovery import abandon, recover
-from echomq_django.bus.row import Row, State, Token
+from echomq_django.bus.row import Row, State
 from echomq_django.bus.schedule import fire, promote
 from tests.bus import scenes
 from tests.bus.scenes import (
@@ -22,6 +22,7 @@ from tests.bus.scenes import (
     enqueued,
     expire,
     lasting,
+    leased,
     make_due,
     new_job,
     nonce,
@@ -177,15 +178,7 @@ def test_it_is_leased_as_a_job_that_has_started(queue: Queue) -> None:
     with changes(queue) as changed:
         row = claim_alone(queue, W1, mine)
 
-    assert row == replace(
-        waiting,
-        state=State.ACTIVE,
-        started=True,
-        attempts=1,
-        claimed_at=row.claimed_at,
-        token=Token(row.token.fence, mine),
-        holder=W1,
-    )
+    assert (row, row.attempts) == (leased(waiting, row, mine), 1)
     assert changed == {
         "isolated": None,
         "g:a:isolated": None,

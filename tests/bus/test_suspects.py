@@ -1,10 +1,18 @@
-from dataclasses import replace
-
 from echomq_django.bus import jobs
 from echomq_django.bus.jobs import Verdict, claim_alone
 from echomq_django.bus.recovery import recover
-from echomq_django.bus.row import State, Token
-from tests.bus.scenes import LEASE, W1, active, completion, enqueued, expire, nonce, stored, suspects
+from tests.bus.scenes import (
+    LEASE,
+    W1,
+    active,
+    completion,
+    enqueued,
+    expire,
+    leased,
+    nonce,
+    stored,
+    suspects,
+)
 from tests.bus.view import changes
 
 ALONE = "host-1.alone"
@@ -15,15 +23,7 @@ def test_a_suspect_is_leased_to_a_holder_of_its_own_and_has_started(queue):
     mine = nonce()
     with changes(queue) as changed:
         row = claim_alone(queue, ALONE, mine)
-    assert row == replace(
-        suspect,
-        state=State.ACTIVE,
-        started=True,
-        attempts=2,
-        claimed_at=row.claimed_at,
-        token=Token(row.token.fence, mine),
-        holder=ALONE,
-    )
+    assert (row, row.attempts) == (leased(suspect, row, mine, holder=ALONE), 2)
     assert changed == {
         "suspect": None,
         "active": {row.job_id: row.claimed_at + LEASE},
